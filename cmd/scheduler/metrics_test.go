@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"cardquota.dev/operator/internal/scheduler/configloader"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/metricnames"
 )
@@ -17,5 +18,6 @@ var update = flag.Bool("update", false, "write the table of docs/metrics.md")
 func TestTableOfMetrics(t *testing.T) {
 	registry, ok := prometheus.DefaultRegisterer.(*prometheus.Registry)
 	check.Must(t, ok, "the registry is a %T", prometheus.DefaultRegisterer)
-	metricnames.CheckTable(t, *update, "../../docs/metrics.md", metricnames.Scheduler, registry)
+	loader := check.Value(configloader.New(configloader.Config{Source: configloader.NewFile("unread"), Dir: t.TempDir()}))(t)
+	metricnames.CheckTable(t, *update, "../../docs/metrics.md", metricnames.Scheduler, append(loader.Metrics(), registry)...)
 }

@@ -65,6 +65,7 @@ func run(signalCtx context.Context, flags *flags) error {
 		return err
 	}
 	defer closeLoader()
+	prometheus.MustRegister(loader.Metrics()...)
 
 	others, closeOthers, err := watchOtherSchedulers(config, flags)
 	if err != nil {

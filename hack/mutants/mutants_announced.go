@@ -24,7 +24,7 @@ var voteMutants = []mutant{
 // searchMutants break what cardreclaim keeps of nodes, victims and failed searches.
 var searchMutants = []mutant{
 	{"internal/scheduler/cardreclaim/podsets.go", `labels.Set(pod.Labels).String()`, `""`, "the labels of a pod decide which pods conflict with it"},
-	{"internal/scheduler/cardreclaim/searchsession.go", `return victimKey{priority: s.ssn.Queues[key.queue].Queue.Spec.Priority, serviceType: key.serviceType}`, `return victimKey{serviceType: key.serviceType}`, "queues of another priority have other victims"},
+	{"internal/scheduler/cardreclaim/searchsession.go", `return victimKey{priority: s.Volcano.Queues[key.queue].Queue.Spec.Priority, serviceType: key.serviceType}`, `return victimKey{serviceType: key.serviceType}`, "queues of another priority have other victims"},
 	{"internal/scheduler/cardreclaim/search.go", `float64(s.failedWork)`, `float64(s.totalWork())`, "searches that placed their pods cause no pause"},
 	{"internal/scheduler/cardreclaim/preemptsearches.go", `|| began.Before(p.restsUntil) {`, `|| began.Before(p.restsUntil) && false {`, "preempt rests after a long search"},
 }

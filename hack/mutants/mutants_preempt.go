@@ -63,5 +63,5 @@ var replacedElasticMutants = []mutant{
 
 // What a plan of cardreclaim counts as free.
 var keptFromReclaimMutants = []mutant{
-	{"internal/scheduler/cardreclaim/problem.go", `b.plugin.Kept.IdleFor(pending, node)`, `b.plugin.FutureIdleOn(node)`, "a plan counts no cards that are kept for others"},
+	{"internal/scheduler/cardreclaim/problem.go", `b.kept.IdleFor(pending, node)`, `node.FutureIdle()`, "a plan counts no cards that are kept for others"},
 }

@@ -87,8 +87,8 @@ var treeReclaimMutants = []mutant{
 	{"internal/scheduler/cardreclaim/problem.go", `	p.limitLevels(p.tree.victimLevel)`, `	_ = p.tree`, "a guarantee covers fewer pods if it does not cover all"},
 	{"internal/scheduler/cardreclaim/problem.go", `		byLevel[victim.level] = append(byLevel[victim.level], victim)`, `		byLevel[1] = append(byLevel[1], victim)`, "victims of siblings come first"},
 	{"internal/scheduler/cardreclaim/tree.go", `			if i < level {`, `			if i < 0 {`, "no subtree borrows cards that are reclaimed for it"},
-	{"internal/scheduler/cardreclaim/searchsession.go", `	return max(0, s.plugin.Ledger.AboveGuarantee(key.queue, key.name))`, `	return max(1, s.plugin.Ledger.AboveGuarantee(key.queue, key.name)+1)`, "no victim is taken from a guarantee"},
-	{"internal/scheduler/cardreclaim/searchsession.go", `		return max(0, s.plugin.Ledger.AboveDeserved(key.queue, key.name))`, `		return max(1, s.plugin.Ledger.AboveDeserved(key.queue, key.name)+1)`, "the tree takes only what is beyond what is deserved"},
+	{"internal/scheduler/cardreclaim/searchsession.go", `	return max(0, s.Ledger.AboveGuarantee(key.queue, key.name))`, `	return max(1, s.Ledger.AboveGuarantee(key.queue, key.name)+1)`, "no victim is taken from a guarantee"},
+	{"internal/scheduler/cardreclaim/searchsession.go", `		return max(0, s.Ledger.AboveDeserved(key.queue, key.name))`, `		return max(1, s.Ledger.AboveDeserved(key.queue, key.name)+1)`, "the tree takes only what is beyond what is deserved"},
 	{"internal/scheduler/cardreclaim/tree.go", `		for _, queue := range victim.path {
 			limit, most`, `		for _, queue := range victim.path[:1] {
 			limit, most`, "every queue above a victim keeps its guarantee and what it deserves"},

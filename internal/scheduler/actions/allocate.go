@@ -32,9 +32,9 @@ func (a *Allocate) Execute(ssn *framework.Session) {
 
 	plugin.Allocate(func() { a.Action.Execute(ssn) })
 	policiesKnown := a.shared.Evictions.OpenSession(ssn)
-	a.shared.Evictions.DeleteOverdue(ssn, plugin)
+	a.shared.Evictions.DeleteOverdue(plugin.Evictions)
 	if jobs := plugin.Drains.DrainedJobs(); len(jobs) > 0 {
-		drain := &drain{ssn: ssn, plugin: plugin, evictions: a.shared.Evictions}
+		drain := &drain{plugin: plugin, evictions: a.shared.Evictions}
 		drain.evictJobs(jobs, policiesKnown)
 	}
 }

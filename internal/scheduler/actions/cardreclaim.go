@@ -56,5 +56,5 @@ func (c *CardReclaim) Execute(ssn *framework.Session) {
 		return
 	}
 	c.shared.Evictions.OpenSession(ssn)
-	c.shared.Search.Run(ssn, plugin)
+	c.shared.Search.Run(plugin)
 }

@@ -31,7 +31,6 @@ const maxDrainedPods = 256
 
 // drain evicts the jobs of drained queues in one session.
 type drain struct {
-	ssn       *framework.Session
 	plugin    *capacitycard.Plugin
 	evictions *cardreclaim.Evictions
 }
@@ -74,7 +73,7 @@ func (d *drain) evictJobs(jobs []*api.JobInfo, policiesKnown bool) {
 
 	for _, name := range slices.Sorted(maps.Keys(byQueue)) {
 		count := byQueue[name]
-		d.plugin.Events.RecordEvent(queueReference(d.ssn.Queues[name]), corev1.EventTypeNormal, eventDrained, fmt.Sprintf(
+		d.plugin.Events.RecordEvent(queueReference(d.plugin.Volcano.Queues[name]), corev1.EventTypeNormal, eventDrained, fmt.Sprintf(
 			"%d job(s) with %d pod(s) are drained: stopPolicy of queue %s is HoldAndDrain", count.jobs, count.pods, count.by))
 	}
 }
@@ -99,7 +98,7 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 
 // evictJob evicts pods of a job, and records by which stop policy.
 func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
-	statement := framework.NewStatement(d.ssn) // never committed: Evictions writes to the pods
+	statement := framework.NewStatement(d.plugin.Volcano) // never committed: Evictions writes to the pods
 	for _, task := range tasks {
 		if err := statement.Evict(task, DrainName); err != nil {
 			klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
@@ -107,7 +106,7 @@ func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID
 	}
 
 	vcjob := workload.VCJobOwner(tasks[0].Pod)
-	recreated := d.evictions.Evict(d.ssn, d.plugin, tasks, DrainName)
+	recreated := d.evictions.Evict(d.plugin.Evictions, tasks, DrainName)
 	klog.InfoS("Job is drained", "job", klog.KRef(job.Namespace, job.Name), "pods", len(tasks), "recreated", recreated, "queue", job.Queue, "stopPolicyOf", by)
 
 	then := "what is started in their place waits until stopPolicy is None"

@@ -38,8 +38,8 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 
 	p.shared.Evictions.OpenSession(ssn)
 	// A gang must not stay evicted in part, also while the searches rest.
-	p.shared.Search.CompletePartialEvictions(ssn, plugin, schedulerconfig.Preempt)
-	searches, ok := p.shared.Preempts.Start(ssn, plugin)
+	p.shared.Search.CompletePartialEvictions(plugin, schedulerconfig.Preempt)
+	searches, ok := p.shared.Preempts.Start(plugin)
 	if !ok {
 		return
 	}
@@ -48,7 +48,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 
 	hooks := preemption.Hooks{PolicyFor: p.shared.Evictions.EvictionPolicyFor, Begin: searches.Begin, MaySearch: searches.MaySearch}
 	for _, tasks := range plugin.Preempt(hooks, func() { p.Action.Execute(ssn) }) {
-		recreated := p.shared.Evictions.Evict(ssn, plugin, tasks, schedulerconfig.Preempt)
+		recreated := p.shared.Evictions.Evict(plugin.Evictions, tasks, schedulerconfig.Preempt)
 		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "recreated", recreated)
 		for _, task := range tasks {
 			p.evictor.Record(task.Pod, schedulerconfig.Preempt)

@@ -58,40 +58,40 @@ type planApplier struct {
 // the plan's pods fit, and reports that. Otherwise it leaves the session unchanged, and returns the node that turned out
 // not to fit, nil if something else failed.
 func (a *planApplier) applyPlan(job *api.JobInfo, p *problem, plan *solver.Plan, allOrNone bool) (*unfitNode, bool) {
-	tried := &triedPlan{evicted: framework.NewStatement(a.ssn), placed: framework.NewStatement(a.ssn)}
+	tried := &triedPlan{evicted: framework.NewStatement(a.Volcano), placed: framework.NewStatement(a.Volcano)}
 	// The tried evictions release the charges that show who has borrowed, so borrowers are found before.
 	borrowers := a.problems.borrowersOf(p, plan)
 	if err := a.tryEvictions(p, plan, tried); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
-		tried.rollBack(a.ssn)
+		tried.rollBack(a.Volcano)
 		return nil, false
 	}
 
 	for i, nodes := range plan.Places {
 		if unfit := a.pipelineTasks(p.podSets[i], nodes, tried); unfit != nil {
-			tried.rollBack(a.ssn)
+			tried.rollBack(a.Volcano)
 			return unfit, false
 		}
 	}
 
 	// Other plugins may keep the gang from starting, and then its victims would end in vain.
-	if allOrNone && !a.ssn.JobPipelined(job) {
-		tried.rollBack(a.ssn)
+	if allOrNone && !a.Volcano.JobPipelined(job) {
+		tried.rollBack(a.Volcano)
 		return nil, false
 	}
 
 	tried.placed.Commit()
 	for _, eviction := range tried.evictions {
-		a.search.evictions.Evict(a.ssn, a.plugin, eviction.tasks, schedulerconfig.CardReclaim)
+		a.search.evictions.Evict(a.evictions, eviction.tasks, schedulerconfig.CardReclaim)
 	}
 
 	// The freed cards are kept for the pipelined pods, until these run.
 	if len(tried.evictions) > 0 {
-		a.plugin.Kept.KeepReclaimedCards(p.pipelinedTasks(), tried.victims())
+		a.kept.KeepReclaimedCards(p.pipelinedTasks(), tried.victims())
 	}
 
 	for queue, names := range borrowers {
-		a.plugin.Rules.RecordReclaimed(api.QueueID(queue), names...)
+		a.rules.RecordReclaimed(api.QueueID(queue), names...)
 	}
 
 	a.forgetVictimJobs(tried.evictions)
@@ -181,10 +181,10 @@ func (a *planApplier) tryEvictions(p *problem, plan *solver.Plan, tried *triedPl
 // victims.
 func (a *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
 	a.addWork(workPerMove)
-	if err := a.ssn.PrePredicateFn(task); err != nil {
+	if err := a.Volcano.PrePredicateFn(task); err != nil {
 		return fmt.Errorf("before the search for a node: %w", err)
 	}
-	if err := a.ssn.PredicateForAllocateAction(task, node); err != nil {
+	if err := a.Volcano.PredicateForAllocateAction(task, node); err != nil {
 		return fmt.Errorf("node does not fit: %w", err)
 	}
 	if !task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
@@ -245,21 +245,21 @@ func (a *planApplier) forgetVictimJobs(evictions []*jobEviction) {
 // before it ended. No job may stay below its minimum. action is the name of the action that
 // evicts.
 func (a *planApplier) completePartialEvictions(action string) {
-	for _, job := range a.ssn.Jobs {
+	for _, job := range a.Volcano.Jobs {
 		rest := a.partlyEvictedTasks(job, action)
 		if len(rest) == 0 {
 			continue
 		}
 
 		klog.InfoS("Job was evicted only in part, the rest of it is evicted too", "job", klog.KRef(job.Namespace, job.Name), "pods", len(rest))
-		gone := framework.NewStatement(a.ssn)
+		gone := framework.NewStatement(a.Volcano)
 		for _, task := range rest {
 			if err := gone.Evict(task, action); err != nil {
 				klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
 			}
 		}
 
-		a.search.evictions.Evict(a.ssn, a.plugin, rest, action)
+		a.search.evictions.Evict(a.evictions, rest, action)
 	}
 }
 
@@ -267,7 +267,7 @@ func (a *planApplier) completePartialEvictions(action string) {
 // eviction, but were not evicted. cardreclaim handles only reclaimable queues, preempt all of
 // them.
 func (a *planApplier) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
-	queue := a.ssn.Queues[job.Queue]
+	queue := a.Volcano.Queues[job.Queue]
 	if job.PodGroup == nil || queue == nil || (action == schedulerconfig.CardReclaim && !queue.Reclaimable()) {
 		return nil
 	}

@@ -138,9 +138,8 @@ func TestDrainNeedsNoActionThatEvicts(t *testing.T) {
 	s.runAllocate(t).expectEvictedAndPlaced(t, "t*2", "")
 	s.expectDeletedAndRecreated(t, "", "t*2")
 
-	restoreTimeouts(t)
-	deletionTimeout = -time.Second // the time is over at once
-	markTimeout = -time.Second
+	s.search.evictions.pods.deletion = -time.Second // the time is over at once
+	s.search.evictions.pods.mark = -time.Second
 	eventually(t, "the pods of t are deleted", func() bool {
 		s.openSession().Run(s.allocate())
 		return strings.Join(s.deletedPods(t), " ") == "t-0 t-1"

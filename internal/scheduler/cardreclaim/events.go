@@ -44,7 +44,7 @@ func (a *planApplier) recordEvictions(job *api.JobInfo, serviceType string, evic
 	for _, eviction := range evictions {
 		victim := eviction.victimJob
 		// The matrix has the type of an evicted pod. Other pods of the job may name any text.
-		victims = append(victims, namedJob{displayName(victim.job), victim.job.Namespace, a.plugin.ServiceType(eviction.tasks[0])})
+		victims = append(victims, namedJob{displayName(victim.job), victim.job.Namespace, a.ServiceType(eviction.tasks[0])})
 		sum := eviction.sum()
 		total.add(sum)
 		a.recordReclaimed(job, serviceType, eviction, sum)
@@ -53,14 +53,14 @@ func (a *planApplier) recordEvictions(job *api.JobInfo, serviceType string, evic
 			"pods", sum.pods, "cards", sum.cards, "reclaimer", displayName(job), "reclaimerQueue", job.Queue)
 	}
 
-	a.plugin.Events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
+	a.events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"reclaims %s for %d pod(s): %d pod(s) of %s are evicted, %s of work are lost; its pods start when those are gone",
 		total.resource(), plan.Placed(), total.pods, describeJobs(job.Namespace, victims), total.loss()))
 }
 
 // recordSearchCut records that the search for victims of a job ended at its budget.
 func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
-	s.plugin.Events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
+	s.events.RecordEvent(capacitycard.PodGroupReference(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
 		"the search for victims for %d pending pod(s) was cut short: it is too large for one session. "+
 			"It is repeated in later sessions. Fewer kinds of pods, or a smaller gang, make it smaller",
 		len(job.TaskStatusIndex[api.Pending])))
@@ -93,7 +93,7 @@ func (a *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, evic
 		reclaimer += fmt.Sprintf(" of queue %s", job.Queue)
 	}
 
-	a.plugin.Events.RecordEvent(eventObject(eviction.victimJob), corev1.EventTypeWarning, v1alpha1.EventCardsReclaimed, fmt.Sprintf(
+	a.events.RecordEvent(eventObject(eviction.victimJob), corev1.EventTypeWarning, v1alpha1.EventCardsReclaimed, fmt.Sprintf(
 		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, what, sum.loss()))
 }
 

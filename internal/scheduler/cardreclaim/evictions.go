@@ -8,9 +8,9 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -37,12 +37,12 @@ func NewEvictions(plugin *capacitycard.Cache, jobs JobPolicies) *Evictions {
 }
 
 // Evict evicts pods of one job for an action, and returns at once. It reports whether the pods are
-// recreated. The following sessions treat the pods as terminating until they are gone.
-func (e *Evictions) Evict(ssn *framework.Session, plugin *capacitycard.Plugin, tasks []*api.TaskInfo, action string) (recreated bool) {
+// recreated. The following sessions treat the pods as terminating until they are gone: requested records that.
+func (e *Evictions) Evict(requested *snapshot.Evictions, tasks []*api.TaskInfo, action string) (recreated bool) {
 	recreated = e.isRecreated(tasks[0])
-	go e.pods.evictPods(ssn.KubeClient(), tasks, recreated, action)
+	go e.pods.evictPods(requested.Volcano.KubeClient(), tasks, recreated, action)
 	for _, task := range tasks {
-		plugin.Evictions.MarkEvicting(task)
+		requested.MarkEvicting(task)
 	}
 	return recreated
 }
@@ -61,14 +61,14 @@ func (e *Evictions) isRecreated(task *api.TaskInfo) bool {
 
 // DeleteOverdue deletes pods that were evicted and still exist after deletionTimeout, because pipelined
 // pods wait for their cards.
-func (e *Evictions) DeleteOverdue(ssn *framework.Session, plugin *capacitycard.Plugin) {
-	for _, task := range plugin.Evictions.OverdueEvictions(deletionTimeout) {
-		if e.isRecreated(task) && !workload.IsMarkedOutOfSync(task.Pod) && !plugin.Evictions.EvictingLongerThan(task, markTimeout) {
+func (e *Evictions) DeleteOverdue(requested *snapshot.Evictions) {
+	for _, task := range requested.OverdueEvictions(e.pods.deletion) {
+		if e.isRecreated(task) && !workload.IsMarkedOutOfSync(task.Pod) && !requested.EvictingLongerThan(task, e.pods.mark) {
 			continue // its annotation may still arrive; a deletion without it would count as a retry
 		}
-		klog.InfoS("Evicted pod still exists and is deleted", "pod", klog.KObj(task.Pod), "after", deletionTimeout.String())
-		go e.pods.writeAll(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
-		plugin.Evictions.MarkEvicting(task) // restarts the timeout, so that not every session deletes it
+		klog.InfoS("Evicted pod still exists and is deleted", "pod", klog.KObj(task.Pod), "after", e.pods.deletion.String())
+		go e.pods.writeAll(requested.Volcano.KubeClient(), []*api.TaskInfo{task}, deletePod)
+		requested.MarkEvicting(task) // restarts the timeout, so that not every session deletes it
 	}
 }
 

@@ -236,7 +236,7 @@ func (s *scene) changeQueue(text string) {
 func (s *scene) openSearch(t *testing.T) *reclaimSession {
 	t.Cleanup(s.Close)
 	plugin, _ := cards.PluginFor(s.openSession().Ssn.UID)
-	return newReclaimSession(s.Ssn, plugin, s.search)
+	return newReclaimSession(plugin, s.search)
 }
 
 // placeWithFullBudget places a job with the full budget of a job.

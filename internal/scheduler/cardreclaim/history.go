@@ -145,7 +145,7 @@ func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, 
 // observeSession begins the next session, and records what has changed since the last one.
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
-	if rules := fmt.Sprint(s.plugin.Rules.ServiceTypeRules(), s.plugin.TreeVersion(), s.plugin.ReclaimsAll()); rules != c.rules {
+	if rules := fmt.Sprint(s.rules.ServiceTypeRules(), s.TreeVersion(), s.ReclaimsAll()); rules != c.rules {
 		c.rules = rules
 		c.allChanged = c.session
 	}
@@ -156,7 +156,7 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 	}
 
 	sums := make([]uint64, len(s.nodes)+1) // the last is for nodes that the session does not have
-	for _, job := range s.ssn.Jobs {
+	for _, job := range s.Volcano.Jobs {
 		s.addJobHash(job, sums)
 	}
 
@@ -240,7 +240,7 @@ type jobState struct {
 // addJobHash adds the hash of a job to the sums of all nodes that run pods of it. A change of any pod may
 // change which others may be evicted. Pods without a queue or a PodGroup are no victims, so they change nothing.
 func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
-	queue := s.ssn.Queues[job.Queue]
+	queue := s.Volcano.Queues[job.Queue]
 	if queue == nil || job.PodGroup == nil {
 		return
 	}
@@ -274,7 +274,7 @@ func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
 	}
 
 	// A pod that fails anywhere changes how many evictions its Kubernetes Job survives.
-	for uid, left := range s.plugin.Prices.EvictionsLeft(job) {
+	for uid, left := range s.prices.EvictionsLeft(job) {
 		state.pods += hashOf(fmt.Sprint(uid, left))
 	}
 
@@ -316,7 +316,7 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 	var total quota.Request
 	names := sets.New(quota.Compute[:]...)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		request := s.plugin.RequestFor(task)
+		request := s.RequestFor(task)
 		for _, name := range request.Names {
 			names.Insert(quota.Resource(name))
 		}
@@ -328,7 +328,7 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 
 	for name := range names {
 		requested := total.Amount(name)
-		for i, may := range s.plugin.Ledger.MayUseByLevel(string(job.Queue), name) {
+		for i, may := range s.Ledger.MayUseByLevel(string(job.Queue), name) {
 			// What exceeds the request decides nothing, so its changes repeat no search.
 			sum += hashOf(struct {
 				name            quota.Resource

@@ -26,12 +26,16 @@ type podEvictor struct {
 	slots chan struct{}
 	// backoff is how it repeats a failed write.
 	backoff wait.Backoff
+	timeouts
 }
 
 // newPodEvictor returns an evictor that writes to so many pods at the same time.
 func newPodEvictor(atOnce int) podEvictor {
-	return podEvictor{slots: make(chan struct{}, atOnce), backoff: writeBackoff}
+	return podEvictor{slots: make(chan struct{}, atOnce), backoff: writeBackoff, timeouts: timeouts{deletionTimeout, markTimeout}}
 }
+
+// timeouts are deletionTimeout and markTimeout, shorter ones in tests.
+type timeouts struct{ deletion, mark time.Duration }
 
 // maxConcurrentWrites is how many pods are written to at the same time.
 const maxConcurrentWrites = 32
@@ -39,11 +43,11 @@ const maxConcurrentWrites = 32
 // deletionTimeout is how long a pod may exist after its eviction. Then the scheduler deletes it. If Volcano's job
 // controller is to recreate it, its annotation (markOutOfSync) keeps the job's policies from counting
 // that deletion.
-var deletionTimeout = 30 * time.Second
+const deletionTimeout = 30 * time.Second
 
 // markTimeout is the same for pods that job controllers are to recreate and that do not have their annotation yet. It is
 // longer than a write is repeated.
-var markTimeout = 2 * time.Minute
+const markTimeout = 2 * time.Minute
 
 // writeTimeout is how long the API server may take for one attempt of a write. All attempts of one write take
 // less than markTimeout.

@@ -258,7 +258,6 @@ func TestEvictedPodsThatStayAreDeleted(t *testing.T) {
 		node n model=A cards=4
 		job t queue=training min=4 running=n*4 owner=vcjob
 		job waiting queue=inference min=1 pending=1`).addToAPI(t)
-	restoreTimeouts(t)
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	s.expectDeletedAndRecreated(t, "", "t*4")
 
@@ -267,7 +266,7 @@ func TestEvictedPodsThatStayAreDeleted(t *testing.T) {
 	check.Equal(t, "deleted pods", nil, s.deletedPods(t))
 
 	// deletionTimeout is over, and the cache does not show the annotations.
-	deletionTimeout = -time.Second
+	s.search.evictions.pods.deletion = -time.Second
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	check.Equal(t, "deleted pods", nil, s.deletedPods(t))
 
@@ -277,7 +276,7 @@ func TestEvictedPodsThatStayAreDeleted(t *testing.T) {
 	eventually(t, "t-0 is deleted", func() bool { return strings.Join(s.deletedPods(t), " ") == "t-0" })
 
 	// Both times are over.
-	markTimeout = -time.Second
+	s.search.evictions.pods.mark = -time.Second
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	eventually(t, "all evicted pods are deleted", func() bool { return len(s.deletedPods(t)) == 4 })
 }
@@ -292,13 +291,12 @@ func TestAFailedDeletionIsRepeatedAfterTheTimeout(t *testing.T) {
 		job waiting queue=inference min=1 pending=1`).addToAPI(t)
 	var deletions atomic.Int32
 	s.failWrites("delete", errors.New("refused"), func() bool { return deletions.Add(1) <= 4 })
-	restoreTimeouts(t)
 	s.search.evictions.pods.backoff.Steps = 1 // one attempt for each deletion
 
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	eventually(t, "all deletions have failed", func() bool { return deletions.Load() == 4 })
 
-	deletionTimeout = -time.Second // it is over at once
+	s.search.evictions.pods.deletion = -time.Second // it is over at once
 	s.runSession(t).expectEvictedAndPlaced(t, "t*4", "waiting-0@n")
 	eventually(t, "all pods are deleted", func() bool { return len(s.deletedPods(t)) == 4 })
 }
@@ -337,7 +335,6 @@ func TestAllEvictedPodsAreDeletedAlthoughWritesFail(t *testing.T) {
 			job t queue=training running=n*4 age=24h `+tc.job, onJob("t", tc.change)).addToAPI(t)
 		var writes atomic.Int32
 		s.failWrites(tc.verb, conflict, func() bool { return int(writes.Add(1)) <= tc.failures })
-		restoreTimeouts(t)
 
 		for range 3 { // the scheduler sees no change of the API server
 			s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
@@ -345,7 +342,7 @@ func TestAllEvictedPodsAreDeletedAlthoughWritesFail(t *testing.T) {
 
 		if tc.isGivenUp {
 			eventually(t, "the evictor gives up", func() bool { return int(writes.Load()) == tc.failures })
-			deletionTimeout = -time.Second
+			s.search.evictions.pods.deletion = -time.Second
 			s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
 		}
 		s.expectDeletedAndRecreated(t, tc.wantEvicted, "")
@@ -360,16 +357,6 @@ func totalDelay(jitter float64) (total time.Duration) {
 		total += backoff.Step()
 	}
 	return total
-}
-
-// restoreTimeouts restores the times after which pods are deleted, when the test ends.
-func restoreTimeouts(t *testing.T) {
-	deletion := deletionTimeout
-	mark := markTimeout
-	t.Cleanup(func() {
-		deletionTimeout = deletion
-		markTimeout = mark
-	})
 }
 
 // TestAFailedWriteDoesNotDelayOtherPods: the evictor writes to one pod at a time. Each write to pod bad fails. While that

@@ -88,7 +88,7 @@ func (f *nodeFinder) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, allOrNo
 			continue
 		}
 
-		request := f.plugin.RequestFor(task)
+		request := f.RequestFor(task)
 		milliCPU = quota.AddSaturating(milliCPU, request.MilliCPU)
 		memory = quota.AddSaturating(memory, request.Memory)
 		// The sums keep what this pod requests, so no pod after it fits either.
@@ -120,7 +120,7 @@ func (f *nodeFinder) mayFitSomewhere(task *api.TaskInfo, needs string, isKnown b
 		return true
 	}
 
-	err := f.ssn.PrePredicateFn(task)
+	err := f.Volcano.PrePredicateFn(task)
 	if err != nil {
 		klog.V(4).InfoS("Pod fits nowhere, no cards are reclaimed for it", "pod", klog.KObj(task.Pod), "err", err)
 		f.scope.unbound = true // the search history does not notice when that changes
@@ -227,7 +227,7 @@ func (f *nodeFinder) fittingNodesOf(set *podSet) []int {
 		offering := f.offeringNodesFor(key, task)
 		f.addPredicateWork(workPerPredicate * len(offering))
 		for _, i := range offering {
-			if err := f.ssn.PredicateForPreemptAction(task, f.nodes[i]); err == nil {
+			if err := f.Volcano.PredicateForPreemptAction(task, f.nodes[i]); err == nil {
 				fitting = append(fitting, i)
 			}
 		}
@@ -291,7 +291,7 @@ func (f *nodeFinder) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
 			if !isReady || f.isOfOthers(node) || !task.InitResreq.LessEqual(node.Allocatable, api.Zero) {
 				continue
 			}
-			if _, ok := f.plugin.CardOn(task, node.Name); ok {
+			if _, ok := f.CardOn(task, node.Name); ok {
 				offering = append(offering, i)
 			}
 		}
@@ -307,7 +307,7 @@ func (f *nodeFinder) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
 // --scheduler-sharding-mode. Nodes of other shards come last in the soft mode.
 func (f *nodeFinder) isInShard(node *api.NodeInfo) bool {
 	mode := options.ServerOpts.ShardingMode
-	return (mode != util.HardShardingMode && mode != util.SoftShardingMode) || f.ssn.NodesInShard.Has(node.Name)
+	return (mode != util.HardShardingMode && mode != util.SoftShardingMode) || f.Volcano.NodesInShard.Has(node.Name)
 }
 
 // isOfOthers reports whether only other schedulers use a node.
@@ -318,11 +318,11 @@ func (f *nodeFinder) isOfOthers(node *api.NodeInfo) bool {
 // sortByPreference sorts nodes: first those with the card that the pod prefers, then those of this scheduler's shard,
 // then those with the fewest idle cards, so that whole nodes stay free.
 func (f *nodeFinder) sortByPreference(task *api.TaskInfo, request quota.Request, nodes []int) {
-	resource := f.plugin.RequestFor(task).Resource
+	resource := f.RequestFor(task).Resource
 
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		x, _ := f.plugin.CardOn(task, f.nodes[a].Name)
-		y, _ := f.plugin.CardOn(task, f.nodes[b].Name)
+		x, _ := f.CardOn(task, f.nodes[a].Name)
+		y, _ := f.CardOn(task, f.nodes[b].Name)
 		if by := slices.Index(request.Names, x) - slices.Index(request.Names, y); by != 0 {
 			return by
 		}
@@ -480,7 +480,7 @@ func topologyKeys(pod *corev1.Pod) []string {
 func (f *nodeFinder) waitsForTerminating(set *podSet, node *api.NodeInfo) bool {
 	hasTerminating := false // the node itself
 	for _, task := range f.terminating {
-		other, known := f.ssn.Nodes[task.NodeName]
+		other, known := f.Volcano.Nodes[task.NodeName]
 		if !known || other.Node == nil || node.Node == nil {
 			continue
 		}

@@ -148,8 +148,7 @@ func TestAPreemptedPodIsDeletedAfterFailedWrites(t *testing.T) {
 	evicted := session.Names(s.In(api.Releasing))
 	check.Equal(t, "number of evicted pods", 1, len(s.In(api.Releasing)))
 
-	restoreTimeouts(t)
-	deletionTimeout = 0 // the time is over at once
+	s.search.evictions.pods.deletion = 0 // the time is over at once
 	s.runPreemptAction(preempt).expectEvicted(t, evicted)
 
 	isDown.Store(false)

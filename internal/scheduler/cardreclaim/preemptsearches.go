@@ -6,7 +6,6 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/conf"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/gang"
@@ -39,13 +38,13 @@ func NewPreemptSearches(search *Search) *PreemptSearches {
 // Start begins the searches of a session. It returns false if preempt must not search in it: preempt rests
 // after a long search, or cardreclaim leaves out jobs in it. A job takes cards of other queues before it
 // takes those of its own queue, so preempt waits until cardreclaim has searched for all jobs.
-func (p *PreemptSearches) Start(ssn *framework.Session, plugin *capacitycard.Plugin) (*PreemptSession, bool) {
+func (p *PreemptSearches) Start(plugin *capacitycard.Plugin) (*PreemptSession, bool) {
 	began := p.search.clock()
-	if (conf.EnabledActionMap[schedulerconfig.CardReclaim] && p.search.hasLeftOutJobs(ssn.UID)) || began.Before(p.restsUntil) {
+	if (conf.EnabledActionMap[schedulerconfig.CardReclaim] && p.search.hasLeftOutJobs(plugin.Volcano.UID)) || began.Before(p.restsUntil) {
 		return nil, false
 	}
 	return &PreemptSession{
-		preempt: p, ssn: ssn, plugin: plugin, began: began,
+		preempt: p, plugin: plugin, began: began,
 		hopelessKinds: map[preemptorKind]bool{}, hopelessJobs: map[uint64]bool{}, searched: map[api.JobID]*searchedJob{},
 	}, true
 }
@@ -53,7 +52,6 @@ func (p *PreemptSearches) Start(ssn *framework.Session, plugin *capacitycard.Plu
 // PreemptSession are the searches of preempt in one session.
 type PreemptSession struct {
 	preempt *PreemptSearches
-	ssn     *framework.Session
 	plugin  *capacitycard.Plugin
 	began   time.Time
 	// session is nil while no pod may preempt others.
@@ -112,9 +110,9 @@ func (j *searchedJob) hasPlaced() bool {
 // the whole cluster.
 func (s *PreemptSession) Begin() {
 	s.preempt.count = 0
-	s.session = newReclaimSession(s.ssn, s.plugin, s.preempt.search)
+	s.session = newReclaimSession(s.plugin, s.preempt.search)
 	var waiting []*api.JobInfo
-	for _, job := range s.ssn.Jobs {
+	for _, job := range s.plugin.Volcano.Jobs {
 		if !job.IsPending() && len(job.TaskStatusIndex[api.Pending]) > 0 {
 			waiting = append(waiting, job)
 		}
@@ -129,7 +127,7 @@ func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	// Volcano does not report how a search ended. The state of its pod shows it when the next one
 	// begins.
 	s.endSearch(generation)
-	job := s.ssn.Jobs[task.Job]
+	job := s.plugin.Volcano.Jobs[task.Job]
 	if !s.beginJob(job) {
 		return false
 	}

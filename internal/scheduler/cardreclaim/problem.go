@@ -66,7 +66,7 @@ func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		b.addWork(workPerNode * len(nodes))
 		podSet := solver.PodSet{Request: dims.requestOf(at, set), Cards: int64(set.request.Count), Count: len(set.tasks), Nodes: nodes}
 		// With flat queues, mayReclaimCPUMemory has checked CPU and memory: no victim of another queue frees them.
-		if b.plugin.IsTree() {
+		if b.IsTree() {
 			podSet.Uses = b.usesOf(p, job.Queue, &set.request)
 		}
 
@@ -77,7 +77,7 @@ func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 				p.input.Nodes[i].Free = b.freeOn(p, first, b.nodes[i], i)
 			}
 
-			name, _ := b.plugin.CardOn(set.tasks[0], b.nodes[i].Name)
+			name, _ := b.CardOn(set.tasks[0], b.nodes[i].Name)
 			pool, known := p.pools[quota.Resource(name)]
 			if !known && name != "" {
 				pool = b.addPool(p, job.Queue, quota.Resource(name))
@@ -86,7 +86,7 @@ func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		}
 
 		if set.request.Count > 0 {
-			p.cardResources[string(b.plugin.RequestFor(set.tasks[0]).Resource)] = true
+			p.cardResources[string(b.RequestFor(set.tasks[0]).Resource)] = true
 		}
 
 		p.input.PodSets = append(p.input.PodSets, podSet)
@@ -139,7 +139,7 @@ func (b *problemBuilder) addVictimJobs(p *problem, victimJobs []*victimJob) (add
 			isUseful = isUseful || (usesNeeded && p.wantedNodes[shape.Pods[i].Node])
 		}
 
-		if b.plugin.IsTree() {
+		if b.IsTree() {
 			isUseful = b.limitVictimJob(p, victim, &shape, isUseful)
 		}
 
@@ -293,7 +293,7 @@ func firstByPriority(podSets []*podSet) (first *api.TaskInfo) {
 // freeOn returns what a node has free, or will have once terminating pods are gone, without the cards that are kept for
 // others than a pending pod. index is that of the node.
 func (b *problemBuilder) freeOn(p *problem, pending *api.TaskInfo, node *api.NodeInfo, index int) solver.Amounts {
-	left := p.dimensions.amountsOf(b.plugin.Kept.IdleFor(pending, node))
+	left := p.dimensions.amountsOf(b.kept.IdleFor(pending, node))
 	b.addWork(p.dimensions.count)
 
 	left[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
@@ -333,11 +333,11 @@ func (b *problemBuilder) forEachConflict(p *problem, task *api.TaskInfo, call fu
 // cards that they request. If CPU and memory are reclaimed too, that may also be a pod without cards,
 // or any pod if the pending pods request no cards.
 func (b *problemBuilder) usesNeeded(p *problem, task *api.TaskInfo) bool {
-	request := b.plugin.RequestFor(task)
+	request := b.RequestFor(task)
 	if p.cardResources[string(request.Resource)] {
 		return true
 	}
-	return b.plugin.ReclaimsAll() && (request.Count == 0 || len(p.cardResources) == 0)
+	return b.ReclaimsAll() && (request.Count == 0 || len(p.cardResources) == 0)
 }
 
 // usesOf returns what each pod of a request uses of the quotas of CPU and memory, by pool. It adds the pools to the
@@ -353,7 +353,7 @@ func (b *problemBuilder) usesOf(p *problem, queue api.QueueID, request *quota.Re
 		pool, known := p.pools[name]
 		if !known {
 			pool = b.addPool(p, queue, name)
-			if !b.plugin.ReclaimsAll() {
+			if !b.ReclaimsAll() {
 				// Only what is reclaimed must be deserved. CPU and memory that are not may be borrowed.
 				p.tree.ignoreDeserved(pool)
 			}
@@ -374,7 +374,7 @@ func (b *problemBuilder) solveWithVictims(p *problem, allOrNone bool) *solver.Pl
 	}
 
 	victimJobs := b.victims.victimJobsFor(p.podSets[reclaimer].tasks[0])
-	if !b.plugin.IsTree() {
+	if !b.IsTree() {
 		b.addVictimJobs(p, victimJobs)
 		return p.solve(&b.budget, allOrNone)
 	}

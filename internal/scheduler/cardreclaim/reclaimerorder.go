@@ -23,12 +23,12 @@ import (
 func (s *reclaimSession) searchInOrder(jobs []*api.JobInfo) {
 	// If the budget does not suffice for all, the next session needs to know which jobs had a search.
 	s.search.fairOrder.startSession(jobs)
-	queues := util.NewPriorityQueue(s.ssn.QueueOrderFn)
+	queues := util.NewPriorityQueue(s.Volcano.QueueOrderFn)
 	waiting := map[api.QueueID]*util.PriorityQueue{}
 	for _, job := range jobs {
 		if _, known := waiting[job.Queue]; !known {
-			waiting[job.Queue] = util.NewPriorityQueue(s.ssn.JobOrderFn)
-			queues.Push(s.ssn.Queues[job.Queue])
+			waiting[job.Queue] = util.NewPriorityQueue(s.Volcano.JobOrderFn)
+			queues.Push(s.Volcano.Queues[job.Queue])
 		}
 		waiting[job.Queue].Push(job)
 	}
@@ -36,7 +36,7 @@ func (s *reclaimSession) searchInOrder(jobs []*api.JobInfo) {
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo)
 		// Volcano lets such a queue have no more, so its jobs are left out in this session.
-		if s.ssn.Overused(queue) {
+		if s.Volcano.Overused(queue) {
 			continue
 		}
 		jobs := waiting[queue.UID]
@@ -55,9 +55,9 @@ func (s *reclaimSession) searchInOrder(jobs []*api.JobInfo) {
 func (s *reclaimSession) searchFairly(jobs []*api.JobInfo) {
 	before := func(a, b *api.JobInfo) bool {
 		if a.Queue != b.Queue {
-			return s.ssn.QueueOrderFn(s.ssn.Queues[a.Queue], s.ssn.Queues[b.Queue])
+			return s.Volcano.QueueOrderFn(s.Volcano.Queues[a.Queue], s.Volcano.Queues[b.Queue])
 		}
-		return s.ssn.JobOrderFn(a, b)
+		return s.Volcano.JobOrderFn(a, b)
 	}
 
 	slices.SortFunc(jobs, func(a, b *api.JobInfo) int { return compareBy(before, a, b) })
@@ -71,7 +71,7 @@ func (s *reclaimSession) searchFairly(jobs []*api.JobInfo) {
 			delete(waiting, next)
 		}
 
-		if !s.ssn.Overused(s.ssn.Queues[job.Queue]) && !s.searchForJob(job) {
+		if !s.Volcano.Overused(s.Volcano.Queues[job.Queue]) && !s.searchForJob(job) {
 			return
 		}
 	}
@@ -194,7 +194,7 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 	var tasks []*api.TaskInfo
 	others := sets.New(without...)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if !others.Has(task) && s.mayPreempt(task) && s.plugin.Rules.CanReclaim(task) {
+		if !others.Has(task) && s.mayPreempt(task) && s.rules.CanReclaim(task) {
 			tasks = append(tasks, task)
 		}
 	}
@@ -215,7 +215,7 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 	left := map[string]card.Count{} // by the card names of a request
 	// takeQuota reports whether the quota has enough left for a pod, and takes that.
 	takeQuota := func(task *api.TaskInfo) bool {
-		request := s.plugin.RequestFor(task)
+		request := s.RequestFor(task)
 		if request.Count == 0 {
 			return true
 		}
@@ -223,7 +223,7 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		key := fmt.Sprint(request.Names)
 		free, known := left[key]
 		if !known {
-			free = s.plugin.Rules.FreeQuota(job.Queue, request.Names...)
+			free = s.rules.FreeQuota(job.Queue, request.Names...)
 		}
 
 		if free < request.Count {
@@ -252,7 +252,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 			return false
 		}
 		// For such a pod, nothing is reclaimed.
-		if !s.reclaimsFor(&s.plugin.RequestFor(task).Request) {
+		if !s.reclaimsFor(&s.RequestFor(task).Request) {
 			continue
 		}
 
@@ -260,7 +260,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 			first = task
 		}
 
-		if !s.plugin.Rules.CanReclaim(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
+		if !s.rules.CanReclaim(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
 			return false
 		}
 	}

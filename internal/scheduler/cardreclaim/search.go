@@ -59,15 +59,15 @@ const minPeriod = time.Second
 // Run reclaims cards for pending pods, the queue of the highest priority first, as far as
 // the budget of a session suffices. If it did not suffice for all jobs, the next sessions search in fair
 // order. After a long search that placed nothing, the next sessions do not search.
-func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
-	undoPartialPipelines(ssn)
+func (s *Search) Run(plugin *capacitycard.Plugin) {
+	undoPartialPipelines(plugin.Volcano)
 	defer plugin.Evictions.AssumeEvicted()()
 
-	run := newReclaimSession(ssn, plugin, s)
+	run := newReclaimSession(plugin, s)
 	// An earlier process may have evicted only a part of a gang. That must not wait for the search's rest to end.
 	run.applier.completePartialEvictions(schedulerconfig.CardReclaim)
 	began := s.clock()
-	s.last = lastRun{session: ssn.UID}
+	s.last = lastRun{session: plugin.Volcano.UID}
 	if began.Before(s.restsUntil) {
 		return
 	}
@@ -83,8 +83,8 @@ func (s *Search) Run(ssn *framework.Session, plugin *capacitycard.Plugin) {
 
 // CompletePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part before it ended. action
 // is the name of the action for which it evicted.
-func (s *Search) CompletePartialEvictions(ssn *framework.Session, plugin *capacitycard.Plugin, action string) {
-	run := &planApplier{searchSession: &searchSession{ssn: ssn, plugin: plugin, search: s, now: plugin.Now()}}
+func (s *Search) CompletePartialEvictions(plugin *capacitycard.Plugin, action string) {
+	run := &planApplier{searchSession: newPluginSession(plugin, s)}
 	run.completePartialEvictions(action)
 }
 
@@ -118,7 +118,7 @@ func (s *reclaimSession) repeatedPart(took time.Duration) time.Duration {
 func (s *reclaimSession) searchForWaitingJobs() {
 	search := s.search
 	var waiting []*api.JobInfo
-	for _, job := range s.ssn.Jobs {
+	for _, job := range s.Volcano.Jobs {
 		if s.needsCards(job) {
 			waiting = append(waiting, job)
 		}
@@ -144,15 +144,15 @@ func (s *reclaimSession) searchForWaitingJobs() {
 // whose queue does not exist, has none. A job with a hard topology waits: its part of the network is chosen when it
 // is placed, and cards elsewhere would not help.
 func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
-	if job.IsPending() || s.ssn.Queues[job.Queue] == nil || job.ContainsHardTopology() {
+	if job.IsPending() || s.Volcano.Queues[job.Queue] == nil || job.ContainsHardTopology() {
 		return false
 	}
 
 	pending := slices.Collect(maps.Values(job.TaskStatusIndex[api.Pending]))
-	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.plugin.Rules.CanReclaim(task) }) {
+	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.rules.CanReclaim(task) }) {
 		return false
 	}
-	if result := s.ssn.JobValid(job); result != nil && !result.Pass {
+	if result := s.Volcano.JobValid(job); result != nil && !result.Pass {
 		klog.V(4).InfoS("Job is not valid, no cards are reclaimed for it", "job", klog.KRef(job.Namespace, job.Name), "reason", result.Reason)
 		return false
 	}

@@ -7,18 +7,27 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 	"cardquota.dev/operator/internal/scheduler/gang"
+	"cardquota.dev/operator/internal/scheduler/keptcards"
+	"cardquota.dev/operator/internal/scheduler/reclaimrules"
+	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/solver"
+	"cardquota.dev/operator/internal/scheduler/victims"
 )
 
 // searchSession is what all parts of the search know of one session.
 type searchSession struct {
-	ssn    *framework.Session
-	plugin *capacitycard.Plugin
+	*snapshot.Session
+	// The parts of the plugin that a search asks.
+	rules     *reclaimrules.Rules
+	kept      *keptcards.Kept
+	prices    *victims.Prices
+	evictions *snapshot.Evictions
+	events    *capacitycard.Events
+
 	search *Search
 	now    time.Time
 	// nodeIndex is the index of each node in nodes, by name.
@@ -32,20 +41,28 @@ type searchSession struct {
 	terminating map[api.TaskID]*api.TaskInfo
 }
 
-// newSearchSession returns what a search knows of a session.
-func newSearchSession(ssn *framework.Session, plugin *capacitycard.Plugin, search *Search) *searchSession {
-	s := &searchSession{
-		ssn: ssn, plugin: plugin, search: search, now: plugin.Now(), budget: search.budget,
-		nodeIndex: make(map[string]int, len(ssn.NodeList)), nodes: ssn.NodeList, terminating: map[api.TaskID]*api.TaskInfo{},
+// newPluginSession returns what the plugin says about a session.
+func newPluginSession(plugin *capacitycard.Plugin, search *Search) *searchSession {
+	return &searchSession{
+		Session: plugin.Session, rules: plugin.Rules, kept: plugin.Kept, prices: plugin.Prices, evictions: plugin.Evictions, events: plugin.Events,
+		search: search, now: plugin.Now(),
 	}
+}
 
-	for i, node := range ssn.NodeList {
+// newSearchSession returns what a search knows of a session.
+func newSearchSession(plugin *capacitycard.Plugin, search *Search) *searchSession {
+	s := newPluginSession(plugin, search)
+	s.budget = search.budget
+	s.nodes = s.Volcano.NodeList
+	s.nodeIndex = make(map[string]int, len(s.nodes))
+	s.terminating = map[api.TaskID]*api.TaskInfo{}
+	for i, node := range s.nodes {
 		s.nodeIndex[node.Name] = i
 	}
 
-	for _, job := range ssn.Jobs {
+	for _, job := range s.Volcano.Jobs {
 		for uid, task := range job.TaskStatusIndex[api.Releasing] {
-			if !plugin.IsStuckTerminating(task) {
+			if !s.IsStuckTerminating(task) {
 				s.terminating[uid] = task
 			}
 		}
@@ -99,7 +116,7 @@ type searchScope struct {
 // reclaimsFor reports whether resources are reclaimed for a request: cards, and CPU and memory
 // if the policy says so.
 func (s *searchSession) reclaimsFor(request *quota.Request) bool {
-	return request.Count > 0 || s.plugin.ReclaimsAll()
+	return request.Count > 0 || s.ReclaimsAll()
 }
 
 // mayReclaimCPUMemory reports whether a queue may use so much more CPU, in millicores, and
@@ -107,7 +124,7 @@ func (s *searchSession) reclaimsFor(request *quota.Request) bool {
 // the queue must deserve them. In a tree, evictions may free the quotas of its ancestors, so these do not count.
 func (s *searchSession) mayReclaimCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
 	request := quota.Request{MilliCPU: milliCPU, Memory: memory}
-	return s.plugin.Ledger.Fits(string(queue), request, s.plugin.WithinReclaimable())
+	return s.Ledger.Fits(string(queue), request, s.WithinReclaimable())
 }
 
 // seenTake is a limit of what may be taken from queues of a tree, as a search saw it: the most that could be taken, and
@@ -130,14 +147,14 @@ func (s *searchSession) mayPreempt(task *api.TaskInfo) bool {
 
 // victimKeyFor returns the key of the jobs that may be evicted for a reclaimer.
 func (s *searchSession) victimKeyFor(key reclaimerKey) victimKey {
-	if s.plugin.IsTree() {
+	if s.IsTree() {
 		return victimKey{queue: key.queue, serviceType: key.serviceType}
 	}
-	return victimKey{priority: s.ssn.Queues[key.queue].Queue.Spec.Priority, serviceType: key.serviceType}
+	return victimKey{priority: s.Volcano.Queues[key.queue].Queue.Spec.Priority, serviceType: key.serviceType}
 }
 
 func (s *searchSession) reclaimerKeyFor(task *api.TaskInfo) reclaimerKey {
-	return reclaimerKey{s.ssn.Jobs[task.Job].Queue, s.plugin.ServiceType(task)}
+	return reclaimerKey{s.Volcano.Jobs[task.Job].Queue, s.ServiceType(task)}
 }
 
 // indexOfNode returns the index of a node, or one after all others if the session does not
@@ -257,7 +274,7 @@ func countAntiAffinityTerms(pod *corev1.Pod) int {
 // the queue deserves, or beyond its guarantee.
 func (s *searchSession) mostTaken(key takeKey) int64 {
 	if key.borrowed {
-		return max(0, s.plugin.Ledger.AboveDeserved(key.queue, key.name))
+		return max(0, s.Ledger.AboveDeserved(key.queue, key.name))
 	}
-	return max(0, s.plugin.Ledger.AboveGuarantee(key.queue, key.name))
+	return max(0, s.Ledger.AboveGuarantee(key.queue, key.name))
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/scheduler/capacitycard"
 )
@@ -28,9 +27,9 @@ type reclaimSession struct {
 }
 
 // newReclaimSession begins the search in a session. It forgets the needs of pods for which the last session did not ask.
-func newReclaimSession(ssn *framework.Session, plugin *capacitycard.Plugin, search *Search) *reclaimSession {
+func newReclaimSession(plugin *capacitycard.Plugin, search *Search) *reclaimSession {
 	search.needs.startSession()
-	s := &reclaimSession{searchSession: newSearchSession(ssn, plugin, search)}
+	s := &reclaimSession{searchSession: newSearchSession(plugin, search)}
 	s.victims = &victimFinder{
 		searchSession: s.searchSession, victimJobs: map[victimKey][]*victimJob{}, minRuntimeEnds: map[victimKey]time.Time{},
 		evictablePods: map[victimKey]map[api.TaskID]bool{},
@@ -98,7 +97,7 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 // that a session is reproducible.
 func (s *reclaimSession) sortTasks(tasks []*api.TaskInfo) {
 	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int {
-		return cmp.Or(compareBy(func(a, b *api.TaskInfo) bool { return s.ssn.TaskOrderFn(a, b) }, a, b),
+		return cmp.Or(compareBy(func(a, b *api.TaskInfo) bool { return s.Volcano.TaskOrderFn(a, b) }, a, b),
 			cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) // x-2 before x-10
 	})
 }

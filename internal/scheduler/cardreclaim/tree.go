@@ -34,7 +34,7 @@ type treeProblem struct {
 func (b *problemBuilder) addPool(p *problem, queue api.QueueID, name quota.Resource) int {
 	pool := len(p.input.Quotas)
 	p.pools[name] = pool
-	mayUse := b.plugin.Ledger.MayUseByLevel(string(queue), name)
+	mayUse := b.Ledger.MayUseByLevel(string(queue), name)
 	p.tree.mayUse = append(p.tree.mayUse, mayUse)
 	p.input.Quotas = append(p.input.Quotas, solver.Quota{Levels: make([]int64, len(mayUse))})
 	return pool
@@ -110,9 +110,9 @@ func (p *problem) usedBy(podSet *solver.PodSet, pool int) int64 {
 // that, or by quota that it releases.
 func (b *problemBuilder) limitVictimJob(p *problem, victim *victimJob, shape *solver.Job, isUseful bool) bool {
 	shape.Level = victim.level
-	usesNeeded := slices.ContainsFunc(victim.tasks, func(task *api.TaskInfo) bool { return p.needsCardsOf(b.plugin.Ledger.Charged(string(task.UID))) })
+	usesNeeded := slices.ContainsFunc(victim.tasks, func(task *api.TaskInfo) bool { return p.needsCardsOf(b.Ledger.Charged(string(task.UID))) })
 	for i, task := range victim.tasks {
-		charge := b.plugin.Ledger.Charged(string(task.UID))
+		charge := b.Ledger.Charged(string(task.UID))
 		pod := &shape.Pods[i]
 		if charge == nil { // it uses nothing of a quota
 			continue
@@ -170,7 +170,7 @@ func (b *problemBuilder) takesOf(p *problem, victim *victimJob, i int, charge *q
 
 	// By whatever rule a pod is a victim, its queues keep their guarantees.
 	for name, amount := range charge.Amounts() {
-		if name.IsCard() || b.plugin.ReclaimsAll() {
+		if name.IsCard() || b.ReclaimsAll() {
 			add(name, amount, false)
 		}
 	}
@@ -206,12 +206,12 @@ func (b *problemBuilder) borrowedNames(p *problem, victim *victimJob, charge *qu
 		}
 	}
 
-	if usesNeeded || !b.plugin.ReclaimsAll() {
+	if usesNeeded || !b.ReclaimsAll() {
 		return names, true
 	}
 
 	for _, name := range quota.Compute {
-		isAbove := func(queue string) bool { return b.plugin.Ledger.AboveDeserved(queue, name) > 0 }
+		isAbove := func(queue string) bool { return b.Ledger.AboveDeserved(queue, name) > 0 }
 		if charge.Amount(name) > 0 && !slices.ContainsFunc(victim.path, func(queue string) bool { return !isAbove(queue) }) {
 			return append(names, name), true
 		}
@@ -241,7 +241,7 @@ func (b *problemBuilder) reclaimedNames(charge *quota.Charge) (names []quota.Res
 	}
 
 	for name := range charge.Amounts() {
-		if name.IsCard() || b.plugin.ReclaimsAll() {
+		if name.IsCard() || b.ReclaimsAll() {
 			names = append(names, name)
 		}
 	}
@@ -257,9 +257,9 @@ func (b *problemBuilder) borrowersOf(p *problem, plan *solver.Plan) map[string][
 	for _, victims := range plan.Victims {
 		victim := p.victimJobs[victims.Job]
 		for _, task := range victim.tasks {
-			for _, name := range b.reclaimedNames(b.plugin.Ledger.Charged(string(task.UID))) {
+			for _, name := range b.reclaimedNames(b.Ledger.Charged(string(task.UID))) {
 				for _, queue := range victim.path {
-					if !slices.Contains(borrowers[queue], name) && b.plugin.Ledger.AboveDeserved(queue, name) > 0 {
+					if !slices.Contains(borrowers[queue], name) && b.Ledger.AboveDeserved(queue, name) > 0 {
 						borrowers[queue] = append(borrowers[queue], name)
 					}
 				}

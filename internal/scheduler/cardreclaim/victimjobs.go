@@ -61,7 +61,7 @@ func (f *victimFinder) victimJobsFor(task *api.TaskInfo) []*victimJob {
 	}
 
 	var all []*victimJob
-	for _, job := range f.ssn.Jobs {
+	for _, job := range f.Volcano.Jobs {
 		if victim := f.newVictimJob(task, key, job); victim != nil {
 			all = append(all, victim)
 		}
@@ -76,17 +76,17 @@ func (f *victimFinder) victimJobsFor(task *api.TaskInfo) []*victimJob {
 // newVictimJob returns a job as a victim job for a reclaiming pod, nil if none of its pods may be
 // evicted for it.
 func (f *victimFinder) newVictimJob(reclaimer *api.TaskInfo, key victimKey, job *api.JobInfo) *victimJob {
-	own := f.ssn.Jobs[reclaimer.Job]
+	own := f.Volcano.Jobs[reclaimer.Job]
 	// A job that waits in the queue of the reclaimer, or is its own job, may reclaim as well: each would evict
 	// the other.
 	mayReclaimItself := job.Queue == own.Queue && len(job.TaskStatusIndex[api.Pending]) > 0
 	hasPodsOnNodes := len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) > 0
-	if mayReclaimItself || job.PodGroup == nil || f.ssn.Queues[job.Queue] == nil || !hasPodsOnNodes {
+	if mayReclaimItself || job.PodGroup == nil || f.Volcano.Queues[job.Queue] == nil || !hasPodsOnNodes {
 		return nil
 	}
 
-	victim := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: gang.RunningSince(job), priority: f.plugin.Rules.JobPriority(job)}
-	if !f.listVictimTasks(reclaimer, victim) || (f.plugin.IsTree() && !f.findInTree(own, victim)) {
+	victim := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: gang.RunningSince(job), priority: f.rules.JobPriority(job)}
+	if !f.listVictimTasks(reclaimer, victim) || (f.IsTree() && !f.findInTree(own, victim)) {
 		return nil
 	}
 
@@ -118,13 +118,13 @@ func (f *victimFinder) listVictimTasks(reclaimer *api.TaskInfo, victim *victimJo
 			continue
 		}
 		victim.tasks = append(victim.tasks, task)
-		if !gang.IsOnNode(task.Status) || f.plugin.Rules.ReclaimRule(reclaimer, task) == reclaimrules.NotReclaimable {
+		if !gang.IsOnNode(task.Status) || f.rules.ReclaimRule(reclaimer, task) == reclaimrules.NotReclaimable {
 			continue
 		}
 
 		mayEvict = true
 		if victim.queue == "" {
-			victim.queue = f.plugin.VictimQueue(task)
+			victim.queue = f.VictimQueue(task)
 		}
 	}
 
@@ -136,7 +136,7 @@ func (f *victimFinder) listVictimTasks(reclaimer *api.TaskInfo, victim *victimJo
 func (f *victimFinder) minRuntimeReached(victim *victimJob, key victimKey) bool {
 	var least time.Duration
 	for _, task := range victim.tasks {
-		least = max(least, f.plugin.Rules.MinimumRuntime(task))
+		least = max(least, f.rules.MinimumRuntime(task))
 	}
 
 	at := victim.runningSince.Add(least)
@@ -156,20 +156,20 @@ func (f *victimFinder) minRuntimeReached(victim *victimJob, key victimKey) bool 
 // them the tree's rules allow to evict.
 func (f *victimFinder) fillSolverJob(reclaimer *api.TaskInfo, victim *victimJob) {
 	for _, task := range victim.tasks {
-		cards := f.plugin.CardCount(task)
+		cards := f.CardCount(task)
 		victim.cards = append(victim.cards, cards)
 		// A pod without cards is evicted only with its whole job, unless CPU and memory are reclaimed too: alone it frees
 		// nothing that the reclaimer lacks.
-		pod := solver.Pod{Node: f.indexOfNode(task.NodeName), Protected: cards == 0 && !f.plugin.ReclaimsAll()}
+		pod := solver.Pod{Node: f.indexOfNode(task.NodeName), Protected: cards == 0 && !f.ReclaimsAll()}
 
 		// One pod that may not be evicted, or is not bound yet, protects the whole job.
-		rule := f.plugin.Rules.ReclaimRule(reclaimer, task)
+		rule := f.rules.ReclaimRule(reclaimer, task)
 		if !gang.IsOnNode(task.Status) || rule == reclaimrules.NotReclaimable {
 			pod.Protected = true
 			victim.solverJob.Whole = false
 		}
 
-		if f.plugin.IsTree() {
+		if f.IsTree() {
 			victim.byTree = append(victim.byTree, rule == reclaimrules.ReclaimableByTree)
 		}
 
@@ -204,7 +204,7 @@ func (f *victimFinder) fillSolverJob(reclaimer *api.TaskInfo, victim *victimJob)
 // priceEvictions sets what the evictions of a victim job cost, and whether they let a Kubernetes Job fail. It limits
 // the elastic pods to as many as the Kubernetes Jobs of the victim job survive.
 func (f *victimFinder) priceEvictions(victim *victimJob) {
-	price := f.plugin.Prices.PriceOf(victim.job, victim.tasks)
+	price := f.prices.PriceOf(victim.job, victim.tasks)
 	for i := range victim.tasks {
 		victim.solverJob.Pods[i].Loss = price.Pods[i]
 	}
@@ -217,11 +217,11 @@ func (f *victimFinder) priceEvictions(victim *victimJob) {
 // the job is no victim: that queue is the reclaimer's own, or not the same for all pods, because the job moved to another
 // queue.
 func (f *victimFinder) findInTree(reclaimer *api.JobInfo, victim *victimJob) bool {
-	queue := f.plugin.VictimQueue(victim.tasks[0])
-	if queue == reclaimer.Queue || slices.ContainsFunc(victim.tasks, func(task *api.TaskInfo) bool { return f.plugin.VictimQueue(task) != queue }) {
+	queue := f.VictimQueue(victim.tasks[0])
+	if queue == reclaimer.Queue || slices.ContainsFunc(victim.tasks, func(task *api.TaskInfo) bool { return f.VictimQueue(task) != queue }) {
 		return false
 	}
-	victim.level = f.plugin.Level(reclaimer.Queue, queue)
-	victim.path = f.plugin.PathBelow(reclaimer.Queue, queue)
+	victim.level = f.Level(reclaimer.Queue, queue)
+	victim.path = f.PathBelow(reclaimer.Queue, queue)
 	return true
 }

@@ -21,7 +21,7 @@ import (
 // youngest job. The UID makes sessions reproducible.
 func (f *victimFinder) compareVictimJobs(a, b *victimJob) int {
 	return cmp.Or(
-		cmp.Compare(f.ssn.Queues[a.queue].Queue.Spec.Priority, f.ssn.Queues[b.queue].Queue.Spec.Priority),
+		cmp.Compare(f.Volcano.Queues[a.queue].Queue.Spec.Priority, f.Volcano.Queues[b.queue].Queue.Spec.Priority),
 		cmp.Compare(a.priority, b.priority),
 		b.runningSince.Compare(a.runningSince),
 		cmp.Compare(a.job.UID, b.job.UID),
@@ -73,12 +73,12 @@ func (f *victimFinder) rankVictimJobs(victimJobs []*victimJob) {
 // each of its pods. With VictimOrder Loss, priorities do not count, so they stay 0.
 func (f *victimFinder) precedenceOf(victim *victimJob) (job precedence, pods []precedence) {
 	isBlocked, areAllBlocked := f.disruptionBudgets.findBlocked(victim.tasks)
-	byPriority := f.plugin.Rules.VictimOrder() == v1alpha1.VictimsByPriority
-	reclaimsAll := f.plugin.ReclaimsAll()
+	byPriority := f.rules.VictimOrder() == v1alpha1.VictimsByPriority
+	reclaimsAll := f.ReclaimsAll()
 
 	job.level = victim.level
 	if byPriority {
-		job.queue = f.ssn.Queues[victim.queue].Queue.Spec.Priority
+		job.queue = f.Volcano.Queues[victim.queue].Queue.Spec.Priority
 		job.job = victim.priority
 	}
 
@@ -87,7 +87,7 @@ func (f *victimFinder) precedenceOf(victim *victimJob) (job precedence, pods []p
 		pods[i] = precedence{level: victim.level, queue: job.queue, job: job.job, isBlocked: isBlocked[i], hasCards: reclaimsAll && victim.cards[i] > 0}
 		job.hasCards = job.hasCards || pods[i].hasCards
 		if byPriority {
-			pods[i].pod = f.plugin.Rules.PodPriority(task)
+			pods[i].pod = f.rules.PodPriority(task)
 		}
 		if i == 0 || pods[i].pod > job.pod { // a priority may be below 0
 			job.pod = pods[i].pod
@@ -111,7 +111,7 @@ type disruptionBudget struct {
 // none if its feature gate PodDisruptionBudgetsSupport is off.
 func (f *victimFinder) listDisruptionBudgets() disruptionBudgets {
 	all := disruptionBudgets{}
-	listed, err := f.ssn.InformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
+	listed, err := f.Volcano.InformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
 	if err != nil {
 		return all // a lister that reads from memory does not fail
 	}

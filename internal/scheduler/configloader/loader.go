@@ -45,6 +45,7 @@ type Config struct {
 type Loader struct {
 	config    Config
 	file      privateFile
+	gauges    gauges
 	ready     chan struct{}
 	readyOnce sync.Once
 
@@ -62,10 +63,10 @@ func New(config Config) (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	setMetrics(Status{})
 	return &Loader{
 		config: config,
 		file:   file,
+		gauges: newGauges(),
 		ready:  make(chan struct{}),
 		status: Status{Reason: ReasonNotConfigured, Message: fmt.Sprintf("%s has not been read yet", config.Source)},
 	}, nil

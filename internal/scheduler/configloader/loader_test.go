@@ -85,13 +85,13 @@ func expectInForce(g Gomega, loader *Loader, text string) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(got)).To(Equal(want))
 	g.Expect(loader.Status().Hash).To(Equal(hash))
-	g.Expect(testutil.ToFloat64(configInfo.WithLabelValues(hash))).To(Equal(1.0))
-	g.Expect(testutil.CollectAndCount(configInfo)).To(Equal(1))
+	g.Expect(testutil.ToFloat64(loader.gauges.info.WithLabelValues(hash))).To(Equal(1.0))
+	g.Expect(testutil.CollectAndCount(loader.gauges.info)).To(Equal(1))
 }
 
 // TestLoaderFollowsAFileThroughItsLife: the loader watches a file. Until the file has a valid text, the loader is not
 // ready, and the private file that Volcano reads does not exist. From then on the last valid text stays in force in
-// the private file, whatever happens to the watched file. The metric configValid is 1 only while the text of the
+// the private file, whatever happens to the watched file. The gauge valid is 1 only while the text of the
 // watched file is in force.
 func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	g := newPatientGomega(t)
@@ -101,8 +101,8 @@ func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 
 	// No file.
 	g.Eventually(status).Should(Equal(fmt.Sprintf("NotConfigured: file %s does not exist", path)))
-	g.Expect(testutil.ToFloat64(configValid)).To(BeZero())
-	g.Expect(testutil.CollectAndCount(configInfo)).To(BeZero())
+	g.Expect(testutil.ToFloat64(loader.gauges.valid)).To(BeZero())
+	g.Expect(testutil.CollectAndCount(loader.gauges.info)).To(BeZero())
 
 	// The first text is invalid.
 	writeFile(t, path, withoutPlugin)
@@ -115,13 +115,13 @@ func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	g.Eventually(loader.Ready()).Should(BeClosed())
 	expectInForce(g, loader, valid)
 	g.Expect(loader.Status().Reason).To(Equal(ReasonLoaded))
-	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
+	g.Expect(testutil.ToFloat64(loader.gauges.valid)).To(Equal(1.0))
 
 	// A text with an unknown action, one without the plugin, an empty one, and one that is no YAML are rejected.
 	// The valid text stays in force.
 	for _, text := range []string{invalid, withoutPlugin, "", "\""} {
 		writeFile(t, path, text)
-		g.Eventually(func() float64 { return testutil.ToFloat64(configValid) }).Should(BeZero())
+		g.Eventually(func() float64 { return testutil.ToFloat64(loader.gauges.valid) }).Should(BeZero())
 		g.Expect(loader.Status().Reason).To(Equal(ReasonRejected))
 		expectInForce(g, loader, valid)
 
@@ -137,7 +137,7 @@ func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	// Another valid text replaces it.
 	writeFile(t, path, otherValid)
 	g.Eventually(func(g Gomega) { expectInForce(g, loader, otherValid) }).Should(Succeed())
-	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
+	g.Expect(testutil.ToFloat64(loader.gauges.valid)).To(Equal(1.0))
 }
 
 // TestLoaderFollowsAMountedConfigMap: a kubelet writes each version of a mounted ConfigMap to a new directory, and then

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -67,7 +66,7 @@ func (l *Loader) reportChange(before Status) {
 		return
 	}
 
-	setMetrics(now)
+	l.gauges.show(now)
 	if now.Reason == ReasonLoaded {
 		l.config.Log.Info("configuration loaded", "source", l.config.Source.String(), "hash", now.Hash)
 		l.recordEvent(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is loaded", now.Hash))
@@ -99,25 +98,38 @@ func (l *Loader) recordEvent(kind, reason, message string) {
 	l.config.Recorder.Event(l.lastContent.object, kind, reason, conditions.Truncate(message, maxEventNote))
 }
 
-var (
-	configValid = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "cardquota_scheduler_config_valid",
-		Help: "1 if the scheduler configuration as it is written now is in force, 0 if it is missing or was refused.",
-	})
-	configInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "cardquota_scheduler_config_info",
-		Help: "Always 1; the label is the SHA-256 of the scheduler configuration in force. Absent while there is none.",
-	}, []string{"hash"})
-)
+// gauges are the metrics of a loader.
+type gauges struct {
+	valid prometheus.Gauge
+	info  *prometheus.GaugeVec
+}
 
-// setMetrics publishes a status. Only one hash is published at a time.
-func setMetrics(status Status) {
-	configValid.Set(0)
-	if status.Reason == ReasonLoaded {
-		configValid.Set(1)
+func newGauges() gauges {
+	return gauges{
+		valid: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cardquota_scheduler_config_valid",
+			Help: "1 if the scheduler configuration as it is written now is in force, 0 if it is missing or was refused.",
+		}),
+		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cardquota_scheduler_config_info",
+			Help: "Always 1; the label is the SHA-256 of the scheduler configuration in force. Absent while there is none.",
+		}, []string{"hash"}),
 	}
-	configInfo.Reset()
+}
+
+// Metrics returns the metrics for the program to register.
+func (l *Loader) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{l.gauges.valid, l.gauges.info}
+}
+
+// show publishes a status. Only one hash is published at a time.
+func (g gauges) show(status Status) {
+	g.valid.Set(0)
+	if status.Reason == ReasonLoaded {
+		g.valid.Set(1)
+	}
+	g.info.Reset()
 	if status.Hash != "" {
-		configInfo.WithLabelValues(status.Hash).Set(1)
+		g.info.WithLabelValues(status.Hash).Set(1)
 	}
 }
