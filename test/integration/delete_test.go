@@ -189,7 +189,8 @@ func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 }
 
 // TestDefaultQueueIsReleased: Volcano's scheduler creates the Queue "default" and needs it. A CardQuota may set its
-// quota. When the CardQuota is deleted, the Queue is as it was before. The pod in it does not delay the deletion.
+// quota. When the CardQuota is deleted, annotations, labels, limits, priority and parent of the Queue are as before. The
+// pod in it does not delay the deletion.
 func TestDefaultQueueIsReleased(t *testing.T) {
 	g, _ := startParallelTest(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}
