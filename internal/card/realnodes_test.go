@@ -72,28 +72,28 @@ func TestRealNodesAreRecognised(t *testing.T) {
 
 	nodes := readRealNodes(t)
 	check.Equal(t, "number of nodes", len(wants), len(nodes))
-	for _, n := range nodes {
-		expectValidKeysAndValues(t, n)
-		want, isKnown := wants[n.Name]
-		check.Must(t, isKnown, "%s has no expectation", n.Name)
+	for _, node := range nodes {
+		expectValidKeysAndValues(t, node)
+		want, isKnown := wants[node.Name]
+		check.Must(t, isKnown, "%s has no expectation", node.Name)
 
-		got := Recognise(n, nil)
-		check.Equal(t, n.Name+": cards", want.cards, describeCards(got.Cards))
+		got := Recognise(node, nil)
+		check.Equal(t, node.Name+": cards", want.cards, describeCards(got.Cards))
 		sharing := ""
 		for _, offered := range got.Cards {
-			check.Equal(t, n.Name+": model", offered.Name.Model(), got.Model)
+			check.Equal(t, node.Name+": model", offered.Name.Model(), got.Model)
 			check.Value(ParseName(string(offered.Name)))(t)
-			sharing += SharingStrategy(n, offered)
+			sharing += SharingStrategy(node, offered)
 		}
-		check.Equal(t, n.Name+": sharing", want.sharing, sharing)
+		check.Equal(t, node.Name+": sharing", want.sharing, sharing)
 
 		if want.cards == "" {
-			check.Equal(t, n.Name+": withheld", resources("nvidia.com/gpu"), got.Unnamed)
-			check.Equal(t, n.Name+": anomalies", []Anomaly{{NoModelLabel, "nvidia.com/gpu",
+			check.Equal(t, node.Name+": withheld", resources("nvidia.com/gpu"), got.Unnamed)
+			check.Equal(t, node.Name+": anomalies", []Anomaly{{NoModelLabel, "nvidia.com/gpu",
 				"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}}, got.Anomalies)
 			continue
 		}
-		check.Equal(t, n.Name+": withheld or wrong", 0, len(got.Unnamed)+len(got.Withheld)+len(got.Anomalies))
+		check.Equal(t, node.Name+": withheld or wrong", 0, len(got.Unnamed)+len(got.Withheld)+len(got.Anomalies))
 	}
 }
 

@@ -222,7 +222,7 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 		"InventorySatisfied"))
 
 	// While queues are flat, a parent grants nothing, and nothing is said about a tree.
-	wasInTree := func(i *StatusInput) { i.Quota.Status = chat }
+	wasInTree := func(input *StatusInput) { input.Quota.Status = chat }
 	check.Equal(t, "HierarchyValid while flat", "", describeCondition(status("chat", Flat, wasInTree), "HierarchyValid"))
 	check.Equal(t, "Ready of a parent while flat", "True/Ready: queue tenant has an empty quota: a CardQuota without serviceType is "+
 		"a parent, and parents grant nothing while queues are flat", describeCondition(status("tenant", Flat), "Ready"))
@@ -298,7 +298,7 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 		check.Equal(t, "Ready", tc.want, describeCondition(NewStatus(input), "Ready"))
 
 		input.Tree = Flat
-		check.Equal(t, "held while flat", (tc.policies["chat"] == "Hold"),
+		check.Equal(t, "held while flat", tc.policies["chat"] == "Hold",
 			strings.HasPrefix(describeCondition(NewStatus(input), "Ready"), "False/Held: stopPolicy Hold holds queue chat"))
 	}
 }

@@ -305,7 +305,7 @@ func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		now := drawStart(t)
-		d := &disk{entries: map[EntryKey][]byte{}}
+		disk := &disk{entries: map[EntryKey][]byte{}}
 		meter := &Meter{}
 		q := seriesOf("q")
 
@@ -330,15 +330,15 @@ func TestNoChangeOfClockOrZoneLosesASecond(t *testing.T) {
 				meter.at = now
 			}
 
-			before := maps.Clone(d.entries)
-			d.store(t, meter, never, never)
+			before := maps.Clone(disk.entries)
+			disk.store(t, meter, never, never)
 			for key, packed := range before {
-				check.Equal(t, "entry "+key.String(), string(packed), string(d.entries[key]))
+				check.Equal(t, "entry "+key.String(), string(packed), string(disk.entries[key]))
 			}
 		}
 
-		d.store(t, meter, never, never)
-		stored := d.stored(t)
+		disk.store(t, meter, never, never)
+		stored := disk.stored(t)
 		var days, months Milli
 		for period := range storedPeriods(stored) {
 			sums := check.Value(stored.Sums(period))(t)

@@ -131,8 +131,8 @@ func TestStatusOfAViewHidesOtherTenants(t *testing.T) {
 
 // TestStateOfAViewSaysWhetherWorkStarts: Volcano calls a queue Open although a stop policy holds it, or its place in
 // the tree closes it. Its tenants would wait without knowing why, so the view says Held, or Draining while the
-// CardQuota is deleted. A queue that Volcano closes has Volcano's state. In each row the condition is False with the
-// given reason.
+// CardQuota is deleted. A queue that Volcano closes has Volcano's state. Only the reason of a condition counts, so
+// each condition here is False.
 func TestStateOfAViewSaysWhetherWorkStarts(t *testing.T) {
 	const (
 		ready     = v1alpha1.ConditionReady

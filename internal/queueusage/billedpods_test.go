@@ -48,10 +48,10 @@ func TestWhoUsesCardsForBills(t *testing.T) {
 
 	facts := &PodFacts{}
 	input := Input{Pods: pods, Inventory: newInventory(), Nodes: nodes, Facts: facts, Now: now}
-	queuesOfHolders := func() map[string]string {
+	queuesOfBilledPods := func() map[string]string {
 		billed := map[string]string{}
-		for _, h := range facts.BilledPods() {
-			billed[h.Pod.Name] = h.Charge.Queue
+		for _, holder := range facts.BilledPods() {
+			billed[holder.Pod.Name] = holder.Charge.Queue
 		}
 		return billed
 	}
@@ -64,7 +64,7 @@ func TestWhoUsesCardsForBills(t *testing.T) {
 		"not-ready-running":     "q",
 	}
 	usage, charges := CountWithCharges(input)
-	check.Equal(t, "holders", want, queuesOfHolders())
+	check.Equal(t, "queues of billed pods", want, queuesOfBilledPods())
 	check.Equal(t, "used by running and not-ready-running", map[card.Name]card.Count{"NVIDIA-H200": 1, "NVIDIA-H800": 1}, usage["q"].Used)
 	check.Equal(t, "when the grace period of terminating-not-ready ends", now.Add(time.Second), facts.NextEnd(now))
 	check.Equal(t, "end of a grace period after that: none", time.Time{}, facts.NextEnd(now.Add(time.Second)))
@@ -76,6 +76,6 @@ func TestWhoUsesCardsForBills(t *testing.T) {
 	for range 3 { // each count gets the charges of the count before it
 		input.LastCharges = charges
 		_, charges = CountWithCharges(input)
-		check.Equal(t, "holders whose annotation is removed", want, queuesOfHolders())
+		check.Equal(t, "queues of billed pods, whose annotation is removed", want, queuesOfBilledPods())
 	}
 }

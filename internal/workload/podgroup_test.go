@@ -374,11 +374,11 @@ func TestPodGroupRequestEqualsExactFractions(t *testing.T) {
 		check.Must(t, refusal == nil, "refused: %v", refusal)
 
 		found := map[string]card.Count{}
-		for _, d := range got.Cards {
-			label := card.NewRequest(d.Names...).String()
+		for _, requested := range got.Cards {
+			label := card.NewRequest(requested.Names...).String()
 			_, twice := found[label]
 			check.Must(t, !twice, "two requests for %q: %v", label, got.Cards)
-			found[label] = d.Count
+			found[label] = requested.Count
 		}
 
 		check.Equal(t, fmt.Sprintf("%v with at least %v", counts, minimum), want, found)
