@@ -218,7 +218,8 @@ func cacheOptions(f flags) cache.Options {
 	return controller.TransformWatches(options)
 }
 
-// setupWebhooks adds the webhooks to the manager. It returns the checks of whether they answer.
+// setupWebhooks adds the webhooks to the manager. It returns the readiness checks of whether they answer, nil without
+// webhooks.
 func (w *webhookServer) setupWebhooks(ctx context.Context, mgr ctrl.Manager, nodes *controller.NodeInventory) (map[string]healthz.Checker, error) {
 	if w.certificates == certificatesOff {
 		return nil, nil

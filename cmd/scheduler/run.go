@@ -155,8 +155,8 @@ func (r readiness) String() string {
 	return text
 }
 
-// newConfigLoader returns a configuration loader with a directory of its own, and a function
-// that removes the directory.
+// newConfigLoader returns a configuration loader with a directory of its own, in which Volcano reads the accepted text, and
+// a function that ends its events and removes the directory.
 func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, func(), error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "configuration"))
 	if err != nil {

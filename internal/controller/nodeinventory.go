@@ -47,7 +47,7 @@ func NewNodeInventory(informers cache.Informers) *NodeInventory {
 // NeedLeaderElection returns false: every replica answers admission requests.
 func (*NodeInventory) NeedLeaderElection() bool { return false }
 
-// Start watches the nodes until the context ends.
+// Start watches the nodes, and what else decides which of their resources are cards, until the context ends.
 func (n *NodeInventory) Start(ctx context.Context) error {
 	var haveSynced []toolscache.InformerSynced
 	for _, w := range []struct {
@@ -134,7 +134,8 @@ func (n *NodeInventory) Nodes() []card.NodeState {
 	return n.tracker.Nodes()
 }
 
-// updateNode keeps a node as it is now.
+// updateNode keeps a node as it is now. It calls nodeCallbacks only if the CardInventory may show another state: kubelets
+// write the status of a node all the time.
 func (n *NodeInventory) updateNode(object any) {
 	if node, ok := object.(*corev1.Node); ok {
 		var before *corev1.Node

@@ -48,7 +48,7 @@ func TransformWatches(options cache.Options) cache.Options {
 
 func keepObject(object any) (any, error) { return object, nil }
 
-// transformedListerWatcher transforms what lists and watches bring.
+// transformedListerWatcher transforms what the lists and watches of a source bring, before a reflector keeps it.
 func transformedListerWatcher(source toolscache.ListerWatcherWithContext, transform toolscache.TransformFunc) toolscache.ListerWatcher {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -36,7 +36,7 @@ func WrittenMappings(effective v1alpha1.ServiceTypePolicySpec) card.Mappings {
 }
 
 // HasTakenEffect reports whether a spec of the policy has been in force, so that its status has the
-// mappings of cards in force.
+// mappings of cards in force. The status has service types since then, because each effective spec has some.
 func HasTakenEffect(policy *v1alpha1.ServiceTypePolicy) bool {
 	return len(policy.Status.ServiceTypes) > 0
 }

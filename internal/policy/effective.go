@@ -27,8 +27,8 @@ const defaultConfigMap = "volcano-scheduler-configmap"
 // defaultMaxGracePeriodSeconds is the default of maxTerminationGracePeriodSeconds.
 const defaultMaxGracePeriodSeconds = 3600
 
-// Effective returns the spec with all defaults. It sorts service types, owners, cards and
-// reclaimFrom, so that two spellings of one policy are equal.
+// Effective returns the spec with all defaults, among them the built-in service types that it does not define. It sorts
+// service types, owners, cards and reclaimFrom, so that two spellings of one policy are equal.
 func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySpec {
 	out := *spec.DeepCopy()
 	for _, defaultType := range defaultServiceTypes() {

@@ -32,7 +32,8 @@ type StatusInput struct {
 	Now time.Time
 }
 
-// StatusFor returns the status for its input.
+// StatusFor returns the next status of the policy: what is in force of it, the last report of the scheduler, and the
+// conditions. What the input does not say stays as it was.
 func StatusFor(input StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	status := *input.Policy.Status.DeepCopy()
 	status.ObservedGeneration = input.Policy.Generation

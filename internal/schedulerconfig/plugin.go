@@ -71,7 +71,8 @@ func (v *validator) checkArguments(entry *yaml.Node) {
 	}
 }
 
-// checkCapacityCard requires the plugin and lets it check its own arguments.
+// checkCapacityCard requires the plugin, refuses a hash that its author wrote, and lets the plugin check its other
+// arguments.
 func (v *validator) checkCapacityCard(root *yaml.Node) {
 	if _, present := v.pluginLines[CapacityCard]; !present {
 		v.addFault(root, "plugin %s is missing, so no card quota would be enforced: add - name: %s to a tier", CapacityCard, CapacityCard)

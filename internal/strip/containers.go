@@ -35,7 +35,7 @@ const foldedName = "all"
 // resources some are left out: no node has so many, so no scheduler places such a pod. It changes the pod,
 // but nothing that the pod shares with another one.
 func FoldContainers(pod *corev1.Pod) {
-	// Without statuses the sum is what the pod asked for, with them what a resize made of it.
+	// Without statuses the sum is what the pod requested at first, with them what a resize made of it.
 	requests := sumRequests(pod, nil)
 	var resizedStatuses []corev1.ContainerStatus
 	if resized := resizedByName(pod); len(resized) > 0 {

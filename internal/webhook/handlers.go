@@ -151,7 +151,8 @@ func (h *handlers) validateQueue(_ context.Context, req admission.Request) admis
 	return responseFor(req, rules.ValidateQueue(queue, before))
 }
 
-// validateWorkload validates pods and objects that create pods.
+// validateWorkload validates a pod or an object that creates pods, and with it the one that it replaces. It allows what
+// it cannot read, and what is being deleted.
 func (h *handlers) validateWorkload(ctx context.Context, req admission.Request) admission.Response {
 	object, err := h.scheme.New(schema.GroupVersionKind(req.Kind))
 	if err != nil {

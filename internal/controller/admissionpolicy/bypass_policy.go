@@ -116,7 +116,7 @@ func bypassMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissio
 		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(has(object.spec.serviceAccountName) && (request.namespace + '/' + object.spec.serviceAccountName) in ` + celList(accounts) + `)`})
 }
 
-// accountNames returns accounts as user names and as namespace/name.
+// accountNames returns accounts as the user names in their requests, and as namespace/name, for the pods that run as them.
 func accountNames(exempt []v1alpha1.ServiceAccountReference) (users, accounts []string) {
 	for _, account := range exempt {
 		users = append(users, "system:serviceaccount:"+account.Namespace+":"+account.Name)

@@ -121,7 +121,7 @@ func celList[S ~string](values []S) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// GuardCondition returns condition BypassGuarded when the objects are written.
+// GuardCondition returns condition BypassGuarded when the objects are written. It is True only if they refuse requests.
 func GuardCondition(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) metav1.Condition {
 	switch {
 	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassAllow:

@@ -310,8 +310,8 @@ func (r *reconciliation) releaseFields(ctx context.Context) error {
 // jsonPointerEscaper escapes a key for the path of a JSON patch.
 var jsonPointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// removeManagedFields keeps every value but LabelManagedBy and drops the operator's
-// ownership of the fields. Server-side apply cannot do that, so it patches managedFields,
+// removeManagedFields keeps every value of the Queue but LabelManagedBy and drops the operator's
+// ownership of the fields, so that the Queue is as if users had written it. Server-side apply cannot do that, so it patches managedFields,
 // with the resource version as a lock.
 func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 	live, err := getQueue(ctx, r.live, r.quota.QueueName())

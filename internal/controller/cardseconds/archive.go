@@ -78,7 +78,7 @@ func (a *archive) readSlot(ctx context.Context, store objectStore, i int, into *
 	return nil
 }
 
-// keys returns all entries.
+// keys returns the keys of the entries of all slots.
 func (a *archive) keys() []cardseconds.EntryKey {
 	var keys []cardseconds.EntryKey
 	for i := range a.slots {

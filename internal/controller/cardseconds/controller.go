@@ -357,7 +357,7 @@ func (*Keeper) Describe(ch chan<- *prometheus.Desc) {
 	ch <- unstoredDesc
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector. What has no room only the leader knows.
 func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
 	shown := k.counter.shown(k.now())

@@ -10,7 +10,7 @@ import (
 	"cardquota.dev/operator/internal/cardseconds"
 )
 
-// runningPart is what is known of a running part that is stored.
+// runningPart is what is known of a running part, a ConfigMap of sums that still grow, as it is stored.
 type runningPart struct {
 	object
 	// rows are those of the last text that was written.

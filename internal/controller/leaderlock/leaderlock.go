@@ -64,7 +64,7 @@ type leaseReader struct {
 	coordinationclient.LeaseInterface
 }
 
-// Get returns a Lease with labels, be it none.
+// Get returns a Lease with labels, be it none, so that client-go can write into them.
 func (r leaseReader) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := r.LeaseInterface.Get(ctx, name, options)
 	if err == nil && lease.Labels == nil {

@@ -86,7 +86,8 @@ func (w *Watcher) DeviceSlices() ([]cardinventory.DeviceSlice, bool) {
 	return slices.Collect(maps.Values(w.slices)), w.isRead
 }
 
-// Start watches until the context ends. A missing API or right only delays it.
+// Start watches until the context ends. While the API, or the right to read it, is missing, there are no slices, and
+// readers do not wait for them.
 func (w *Watcher) Start(ctx context.Context) error {
 	for {
 		if version := w.servedVersion(ctx); version != "" {
@@ -164,7 +165,7 @@ func (w *Watcher) storeSlice(object any) {
 	}
 }
 
-// removeSlice forgets a slice.
+// removeSlice forgets a slice. The watch brings a tombstone for one whose deletion it has missed.
 func (w *Watcher) removeSlice(object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

@@ -42,7 +42,8 @@ func checkAnnotationPlacement(result *Result, load *Workload, t *Template) {
 }
 
 // checkCardRequest checks what one pod requests. It only warns of cards that no node offers
-// yet, since such a node may be added.
+// yet, since such a node may be added. Unreadable says why card.name cannot be parsed, Denied why the pod can never be
+// placed as it is written.
 func checkCardRequest(result *Result, t *Template, inv *card.Inventory) {
 	name := t.annotationPath(v1alpha1.AnnotationCardName)
 	limits := t.Path.Child("spec", "containers")

@@ -51,7 +51,8 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed 
 	proposed.warnOfParent(result, quota)
 }
 
-// checkFlat refuses what only a tree allows, and warns of what only a tree uses.
+// checkFlat refuses what only a tree allows, and warns of what only a tree uses. before is nil for a new CardQuota; what
+// was wrong in it already only warns.
 func checkFlat(result *Result, quota, before *v1alpha1.CardQuota) {
 	const flat = "queueHierarchy of the ServiceTypePolicy is Flat"
 	wrong := func(quota *v1alpha1.CardQuota) (found Result) {
@@ -147,7 +148,8 @@ func (w writtenTree) deepestBelow(name string) (deepest []string) {
 	return deepest
 }
 
-// workExcesses checks that only leaves take jobs.
+// workExcesses checks that only leaves take jobs: a CardQuota with children has no service type, and neither has the parent
+// of another one.
 func (w writtenTree) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	if children := w.Children(c.Name); len(children) > 0 && c.Spec.ServiceType != "" {
 		found = append(found, newExcess("type", "", 1, specPath.Child("serviceType"), "it is the parent of %s, and only leaves take jobs: remove serviceType, and give the jobs a CardQuota of their own below this one",

@@ -86,7 +86,8 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 	}
 }
 
-// checkQueueAccess checks whether the namespace may use the queues.
+// checkQueueAccess refuses queues that the namespace may not use. It only warns of a queue that does not exist, and while
+// the namespace is not known yet.
 func checkQueueAccess(pods []queuedPod) Result {
 	var result Result
 	for _, p := range pods {

@@ -38,8 +38,9 @@ func (w writtenTree) unwrittenExcesses(c *v1alpha1.CardQuota) (found []excess) {
 // the child with the parent as it is.
 const applyAgain = " and apply this again"
 
-// ownExcesses checks the entries of a CardQuota against those of its parent: of each card, CPU and memory the
-// first excess. of begins the messages: "" if the CardQuota is what the user writes.
+// ownExcesses checks the entries of a CardQuota against those of its parent. Of each card, CPU and memory it returns only
+// the first excess, so that one mistake is one error. sumExcesses has those of sums. of begins the messages: "" if the
+// CardQuota is what the user writes.
 func (w writtenTree) ownExcesses(name, of string) (found []excess) {
 	again := ""
 	if of == "" {
@@ -103,7 +104,7 @@ func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found
 			continue
 		}
 
-		for i, part := range e.Parts {
+		for i, part := range e.Parts { // the message lists what each child has
 			e.Parts[i].Queue = "by " + part.Queue
 			if part.Queue == here.Name {
 				e.Parts[i].Queue = "here"

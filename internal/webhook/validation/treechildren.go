@@ -109,7 +109,8 @@ func treeInForce(here *v1alpha1.CardQuota, input CardQuotaInput) *cardquota.Tree
 	return cardquota.NewTree(append(input.othersThan(here.Name), here), input.Queues, policy.UnmanagedQueues(input.Policy))
 }
 
-// warnParentDeletion warns that a parent waits for its children.
+// warnParentDeletion warns that a parent waits for its children, or that nothing starts in them without it: with Retain
+// it does not wait.
 func warnParentDeletion(result *Result, c *v1alpha1.CardQuota, all []*v1alpha1.CardQuota) {
 	var children []string
 	for _, other := range all {

@@ -149,7 +149,7 @@ func podOf(template corev1.PodTemplateSpec) *corev1.Pod {
 	return pod
 }
 
-// withDefaultRequests sets missing requests of containers to their limits.
+// withDefaultRequests sets missing requests of containers to their limits, in copies.
 func withDefaultRequests(containers []corev1.Container) []corev1.Container {
 	out := slices.Clone(containers)
 	for i := range out {

@@ -45,14 +45,15 @@ func ValidateWorkload(ctx context.Context, load Workload, before *Workload, inpu
 	return result, ctx.Err()
 }
 
-// checkWorkload checks a workload. strict is what no owner reference may lift.
+// checkWorkload checks a workload. strict is what stays an error for an object with a controller too.
 func checkWorkload(ctx context.Context, load *Workload, input *WorkloadInput) (result, strict Result) {
 	input.resolveRequests(ctx, load)
 	pods := podsForOurScheduler(load, input)
 	return checkRequests(ctx, load, pods, input), checkBoundsAndAccess(load, pods)
 }
 
-// checkBoundsAndAccess checks what no owner reference may lift.
+// checkBoundsAndAccess checks the number of templates and the access to the queues. Both stay errors for an object with a
+// controller, because a tenant can write any owner reference.
 func checkBoundsAndAccess(load *Workload, pods []queuedPod) Result {
 	result := checkQueueAccess(pods)
 	if load.Truncated {
