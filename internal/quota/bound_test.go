@@ -181,8 +181,9 @@ func BenchmarkCheckEnqueue(b *testing.B) {
 }
 
 // TestTooManyChoicesReserveNeverTooLittle: when there are too many choices, a request reserves each of its
-// alternatives. That may refuse a job that would fit, but must never accept one that does not: what fits beside such
-// reservations also fits beside the original ones, as brute force finds. Quotas, reservations and the job are random.
+// alternatives: in the reservations, in the flow that checks a job, or in both. That may refuse a job that would fit, but
+// must never accept one that does not. What fits beside such reservations also fits beside the original ones, as brute
+// force finds. Quotas, reservations and the job are random.
 func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
 

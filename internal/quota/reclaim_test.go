@@ -26,7 +26,7 @@ func drawHistory(t *rapid.T) *treeTest {
 	return h
 }
 
-// TestMayUseIsWhatFits: MayUse says for each level of a queue's path, up to root, how much more the queue may use
+// TestMayUseIsWhatFits: MayUseByLevel says for each level of a queue's path, up to root, how much more the queue may use
 // while it reclaims cards. It also says how much more each level deserves: deserved less used, at root any number. What
 // fits comes from a naive ledger, which applies the documented rules to a recount of the pods. Trees and pods are random.
 // (1) A request that is at most what each level says fits, if the queue deserves it: it reclaims nothing else.
@@ -396,7 +396,9 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 
 // TestReclaimByExample: an example in numbers of what the queue "serving" may use and reclaim. The nodes have 8 A,
 // all quotas are 8. "batch", the sibling of serving under "tenant", uses 5 A. Serving is guaranteed 2 A, its tenant
-// the same 2 A, and queue "other" 1 A. So all 3 free cards are guaranteed: serving may use 2 of them, batch none.
+// the same 2 A, and queue "other" 1 A. So all 3 free cards are guaranteed: serving may use 2 of them, batch none. Covered
+// is what an unused guarantee of the queue covers, Coverable what a guarantee would cover once children of the level use
+// less. BesideKept is quota less usage.
 func TestReclaimByExample(t *testing.T) {
 	tree := map[string]position{"tenant": {}, "serving": {parent: "tenant"}, "batch": {parent: "tenant"}, "other": {}}
 	l := newTreeLedger(tree, map[string]Limits{

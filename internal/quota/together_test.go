@@ -15,14 +15,15 @@ import (
 // together is what FitTogether returns for pods that fit the quota of their queue, or for others.
 type together struct{ Fits, Borrows bool }
 
+// fitTogether returns whether pods fit the quota of a queue together, and whether they borrow.
 func (l *Ledger) fitTogether(queue string, requests []Request) together {
 	fits, borrows := l.FitTogether(queue, requests, Within{Bound: ReclaimableCards})
 	return together{fits, fits && borrows}
 }
 
-// TestPodsFitTogetherAsOneAfterTheOther: FitTogether says whether several pods exceed the quota of their queue,
-// only what it deserves, or neither. It must answer as if each pod was checked and charged after the one before.
-// The bound ReclaimableCards is what the queue deserves. The tree, its history and the pods are random.
+// TestPodsFitTogetherAsOneAfterTheOther: FitTogether says whether several pods fit the quota of their queue, and whether
+// they borrow: exceed what it deserves, the bound ReclaimableCards. It must answer as if each pod was checked and charged
+// after the one before. The tree, its history and the pods are random.
 func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)

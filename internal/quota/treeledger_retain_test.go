@@ -50,7 +50,7 @@ func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
 	check.Equal(t, "A that could fit queue y without a tree: its quota", 5, mostA(l, "y", QuotaIfIdle))
 }
 
-// TestGuaranteeThatIsNotFreeMustBeReleased: MayUse says how many more cards a queue may use at each level, here at
+// TestGuaranteeThatIsNotFreeMustBeReleased: MayUseByLevel says how many more cards a queue may use at each level, here at
 // root (level 1). Limit(root, 4, root) is that for a request of 4 cards, with victims at root: what they release adds
 // to it. Queue y uses all 8 A of the nodes, and 4 of them are guaranteed to x. So y may use more only when over 4 are
 // released. x may use its guarantee in full, because each node checks its own free cards. A larger request of x is

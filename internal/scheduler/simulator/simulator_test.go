@@ -263,7 +263,8 @@ func (c endingContext) Err() error {
 // TestRunEndsWithItsContext: a simulation asks its context again and again whether the user has cancelled it. The test
 // runs one simulation after the other. The context of the first one is cancelled at the first question, that of the
 // second one at the second question, and so on. Each returns an error and no pods, until one is not cancelled before it
-// has finished. Its answer is right, so the cancelled ones left nothing behind. It asked more than three times per pod.
+// has finished. Its answer is right, so the cancelled ones left nothing behind. It asked more than three times per pod,
+// so a user does not wait long after a cancellation.
 func TestRunEndsWithItsContext(t *testing.T) {
 	configuration := readShippedConfiguration(t)
 	c := newClusterWithOneFullNode()

@@ -111,8 +111,8 @@ func TestNeighborhoodBeginsWithSharedNodes(t *testing.T) {
 	m := newModel(p)
 	m.addJobs(p)
 	s := m.initialState()
-	s.addVictim(0, none) // the pod of job 0
-	got := s.neighborhoodOf(0, s.newBranchAndBound(s.openUnits()).options)
+	s.addVictim(0, none)                                                   // the pod of job 0
+	got := s.neighborhoodOf(0, s.newBranchAndBound(s.openUnits()).options) // all pods, those that lose least first
 	check.Must(t, len(got) == maxNeighborhood, "%d pods, want %d", len(got), maxNeighborhood)
 	check.Equal(t, "begin of the neighborhood", []int{0, 1, 2, 3}, got[:4]) // the pods are numbered in the order of the jobs
 }
