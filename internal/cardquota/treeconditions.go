@@ -65,7 +65,7 @@ func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *queueusage.Usage) string
 	case q.Spec.ServiceType != "":
 		return fmt.Sprintf("only leaves take jobs, and %s: nothing new starts in queue %s itself; remove serviceType, and give the jobs a CardQuota of their own below it", kind, q.QueueName())
 	case own != nil && own.Members.Any():
-		return fmt.Sprintf("only leaves take jobs, and %s: queue %s has %s, which count here, but nothing new starts; move the jobs to a child", kind, q.QueueName(), own.Members)
+		return fmt.Sprintf("only leaves take jobs, and %s: queue %s has %s: that counts here, but nothing new starts; move the jobs to a child", kind, q.QueueName(), own.Members)
 	}
 
 	return ""

@@ -96,14 +96,14 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 			name:  "web",
 			usage: &queueusage.Usage{Members: queueusage.Members{Pods: 3}},
 			want: "False/WorkInParent: only leaves take jobs, and it has 2 children (chat, search): queue web has 3 unfinished " +
-				"pods, which count here, but nothing new starts; move the jobs to a child",
+				"pods: that counts here, but nothing new starts; move the jobs to a child",
 		},
 		"web has no children, no service type, and 1 pod": {
 			name:   "web",
 			change: without("chat", "search"),
 			usage:  &queueusage.Usage{Members: queueusage.Members{Pods: 1}},
-			want: "False/WorkInParent: only leaves take jobs, and it has no serviceType: queue web has 1 unfinished pod, " +
-				"which count here, but nothing new starts; move the jobs to a child",
+			want: "False/WorkInParent: only leaves take jobs, and it has no serviceType: queue web has 1 unfinished pod: " +
+				"that counts here, but nothing new starts; move the jobs to a child",
 		},
 		"chat has quota of a MIG slice, and web has none": {
 			name:   "chat",
