@@ -2,6 +2,7 @@ package explanation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -51,18 +52,22 @@ func (g gateCheck) describeAbsence(name card.Name) string {
 		return fmt.Sprintf("no new pod gets one of %d %s", withheld.Count, name)
 	}
 
-	count := int64(0)
-	resource := ""
+	// The resource of the request may be unknown, so the cards may be of several.
+	counts := map[string]int64{}
 	for _, anomaly := range g.unnamedCards() {
-		if anomaly.Resource != "" {
-			count += anomaly.Count
-			resource = anomaly.Resource
+		if anomaly.Resource != "" && anomaly.Count > 0 {
+			counts[anomaly.Resource] += anomaly.Count
 		}
 	}
 
+	var unnamed []string
+	for _, resource := range slices.Sorted(maps.Keys(counts)) {
+		unnamed = append(unnamed, fmt.Sprintf("%d %s", counts[resource], resource))
+	}
+
 	text := fmt.Sprintf("no node has %s", name)
-	if count > 0 {
-		text += fmt.Sprintf(" (not named yet: %d %s)", count, resource)
+	if len(unnamed) > 0 {
+		text += fmt.Sprintf(" (not named yet: %s)", strings.Join(unnamed, ", "))
 	}
 
 	return text

@@ -424,6 +424,24 @@ func TestACardMayHaveNoNameYet(t *testing.T) {
 	}
 }
 
+// TestUnnamedCardsAreCountedByResource: a pod requests NVIDIA-B300, which no node has. Cards without a name are 8 + 2 of
+// nvidia.com/gpu and 4 of amd.com/gpu. Where the resource of the request is not known, they may be any of these.
+func TestUnnamedCardsAreCountedByResource(t *testing.T) {
+	unnamed := func(resource string, count int64) v1alpha1.InventoryAnomaly {
+		return v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyNoModelLabel, Resource: resource, Count: count, Message: "node new: wrong labels"}
+	}
+
+	for resource, want := range map[string]string{
+		"":               "no node has NVIDIA-B300 (not named yet: 4 amd.com/gpu, 10 nvidia.com/gpu)",
+		"nvidia.com/gpu": "no node has NVIDIA-B300 (not named yet: 10 nvidia.com/gpu)",
+		"intel.com/xpu":  "no node has NVIDIA-B300",
+	} {
+		in := newUnknownCard("NVIDIA-B300", unnamed("nvidia.com/gpu", 8), unnamed("amd.com/gpu", 4), unnamed("nvidia.com/gpu", 2))
+		in.Request.Resource = resource
+		check.Equal(t, "cards for a request of resource "+resource, want, gateCheck{&in}.describeAbsence("NVIDIA-B300"))
+	}
+}
+
 // TestAnAnomalyOfAnotherCardDoesNotMakeANameRight: a node has more H800 than its labels say. The pod requests NVIDIA-H20, a
 // name that this anomaly does not mention, so the explanation does not call the name right.
 func TestAnAnomalyOfAnotherCardDoesNotMakeANameRight(t *testing.T) {
