@@ -30,6 +30,8 @@ type Input struct {
 	// Inventory has the cards of each node, Nodes which nodes can use them.
 	Inventory *card.Inventory
 	Nodes     []card.NodeState
+	// HiddenFleet is what is known of free cards where the user may not read Nodes and all Pods, nil where he may.
+	HiddenFleet *waiting.Fleet
 	// Quotas is the quota of each queue. It only decides under which alternative a pending
 	// request is shown, and of which alternatives free cards would help.
 	Quotas map[string]card.Quota
@@ -142,7 +144,7 @@ func (c *counter) explainPending() map[string]waiting.Summary {
 		used[queue] = usage.Used
 	}
 	return waiting.Explain(&waiting.Cluster{
-		Tree: c.input.Tree, Quotas: c.input.Quotas, Used: used, ServiceTypes: c.input.ServiceTypes, Inventory: c.input.Inventory, Nodes: c.input.Nodes,
+		Tree: c.input.Tree, Quotas: c.input.Quotas, Used: used, ServiceTypes: c.input.ServiceTypes, Inventory: c.input.Inventory, Nodes: c.input.Nodes, HiddenFleet: c.input.HiddenFleet,
 		Charged: c.charged, Terminating: c.ending, LocalQueues: c.input.LocalQueues, ListsAllBlocked: c.input.ListsAllBlocked,
 	}, c.pending)
 }

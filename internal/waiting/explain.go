@@ -23,6 +23,9 @@ type Cluster struct {
 	// Inventory has the cards of each node, Nodes which nodes can use them.
 	Inventory *card.Inventory
 	Nodes     []card.NodeState
+	// HiddenFleet is what is known of free cards where Nodes and the pods of others may not be read, nil where they
+	// may.
+	HiddenFleet *Fleet
 	// Charged are the pods that use cards, Terminating those that may have theirs still.
 	Charged, Terminating []ChargedPod
 	// LocalQueues are the queues of which tenants see what waits in their namespace.
@@ -40,7 +43,7 @@ type ChargedPod struct {
 
 // Explain returns what waits in each queue and why, from all that is pending there.
 func Explain(cluster *Cluster, pending map[string][]Pending) map[string]Summary {
-	e := explainer{cluster: cluster, subtrees: map[string]*subtree{}}
+	e := explainer{cluster: cluster, fleet: cluster.HiddenFleet, subtrees: map[string]*subtree{}}
 	summaries := make(map[string]Summary, len(pending))
 	for queue, all := range pending {
 		summaries[queue] = e.summarizeQueue(queue, all)
@@ -168,8 +171,11 @@ func (e *explainer) holdersFor(queue string, of *entry) []v1alpha1.CardHolder {
 			return e.listHolders().InSubtree(of.ancestor, e.queuesBelow, of.names)
 		}
 	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented:
-		return e.listHolders().Anywhere(of.helpful)
+		if e.cluster.HiddenFleet == nil {
+			return e.listHolders().Anywhere(of.helpful)
+		}
 	}
+
 	return nil
 }
 

@@ -12,6 +12,10 @@ import (
 type Fleet struct {
 	inventory *card.Inventory
 	cards     map[card.Name]*cardCapacity
+	// hidesNodes reports whether it is not known which nodes have free cards, and mostFree is how many may be free at
+	// most, nil if that is unknown, too.
+	hidesNodes bool
+	mostFree   map[card.Name]card.Count
 }
 
 // cardCapacity is the free cards of one name.
@@ -62,6 +66,12 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, used map[NodeCa
 	}
 
 	return f
+}
+
+// NewHiddenFleet returns the free cards for a reader who may not read nodes: mostFree is how many may be free at most,
+// nil if that is unknown.
+func NewHiddenFleet(inventory *card.Inventory, mostFree map[card.Name]card.Count) *Fleet {
+	return &Fleet{inventory: inventory, hidesNodes: true, mostFree: mostFree}
 }
 
 // knowsAny reports whether a node has one of the cards, ready or not.
@@ -216,6 +226,10 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 		return s.FirstRefusal().Blocked()
 	}
 
+	if f.hidesNodes {
+		return f.reasonForHiddenNodes(names, r.Count)
+	}
+
 	free, most := f.freeForAny(names, r.Taken)
 	isEnough := free >= r.Count
 	fitsNode := most >= r.Count
@@ -233,6 +247,16 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 		return v1alpha1.BlockedFragmented
 	}
 
+	return v1alpha1.BlockedNoFreeCard
+}
+
+// reasonForHiddenNodes returns what the nodes certainly lack for so many of one of the cards. Which node has them, and
+// what else it refuses, is not known.
+func (f *Fleet) reasonForHiddenNodes(names []card.Name, count card.Count) v1alpha1.BlockedReason {
+	mayFit := func(name card.Name) bool { return f.mostFree[name] >= count }
+	if f.mostFree == nil || slices.ContainsFunc(names, mayFit) {
+		return v1alpha1.BlockedOther
+	}
 	return v1alpha1.BlockedNoFreeCard
 }
 

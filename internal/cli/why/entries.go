@@ -9,6 +9,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/queueusage"
+	"cardquota.dev/operator/internal/waiting"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -57,19 +58,6 @@ func (l entryList) findEntries() {
 	l.countWaitLonger(blocked)
 }
 
-// countEntries returns the entries that the workload would have. Of each it sets the request first, because
-// withoutGuess compares the request with the free cards.
-func (l entryList) countEntries() []v1alpha1.BlockedStatus {
-	var counted []v1alpha1.BlockedStatus
-	for _, entry := range l.countBlocked() {
-		if entry.Workload == l.input.Workload {
-			requestChoice(l).setRequest(entry.Card)
-			counted = append(counted, l.withoutGuess(entry))
-		}
-	}
-	return counted
-}
-
 // entryRank returns the place of an entry in the explanation, 0 for the first. A user who asks for one pod gets its own
 // entry first, as counted. Otherwise the entry of pods that only wait for others of their gang is the
 // last one, because the others say what would help.
@@ -106,27 +94,10 @@ func (l entryList) countWaitLonger(blocked []v1alpha1.BlockedStatus) {
 	}
 }
 
-// withoutGuess returns an entry without a reason that depends on the free cards of nodes, if those are
-// unknown. The scheduler's message is in the entry anyway.
-func (l entryList) withoutGuess(entry v1alpha1.BlockedStatus) v1alpha1.BlockedStatus {
-	dependsOnNodes := []v1alpha1.BlockedReason{v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedNodesUnsuitable}
-	if l.loaded.IsComplete || !slices.Contains(dependsOnNodes, entry.Reason) {
-		return entry
-	}
-
-	entry.Reason = v1alpha1.BlockedOther
-	entry.Holders = nil
-	if l.input.LacksFreeCards() {
-		entry.Reason = v1alpha1.BlockedNoFreeCard
-	}
-
-	return entry
-}
-
-// countBlocked counts the entries of the workload by the rules of the operator. Other waiting pods are
+// countEntries returns the entries that the workload would have, by the rules of the operator. Other waiting pods are
 // left out, because the count lists the ten oldest. Without the right to list everything, the pods of
-// the workload alone decide; then reasons that need free cards are less exact.
-func (l entryList) countBlocked() []v1alpha1.BlockedStatus {
+// the workload alone decide; then no reason depends on which nodes have free cards.
+func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 	pods := slices.Clone(l.found.pods)
 	own := map[types.UID]bool{}
 	named := map[string]bool{}
@@ -135,12 +106,15 @@ func (l entryList) countBlocked() []v1alpha1.BlockedStatus {
 		named[workload.PodGroupName(pod)] = true
 	}
 
+	var hidden *waiting.Fleet
 	if l.loaded.IsComplete {
 		for _, pod := range l.loaded.Pods {
 			if workload.MayBeRunning(pod) && !own[pod.UID] {
 				pods = append(pods, pod)
 			}
 		}
+	} else {
+		hidden = waiting.NewHiddenFleet(l.resolver.Inventory, l.input.MostFree())
 	}
 
 	var groups []*v1beta1.PodGroup
@@ -162,8 +136,8 @@ func (l entryList) countBlocked() []v1alpha1.BlockedStatus {
 	}
 
 	usage := queueusage.Count(queueusage.Input{
-		Pods: pods, PodGroups: groups, Inventory: l.resolver.Inventory, Nodes: l.tracker.Nodes(), Quotas: quotas, Schedulers: l.resolver.Schedulers, ServiceTypes: types,
+		Pods: pods, PodGroups: groups, Inventory: l.resolver.Inventory, Nodes: l.tracker.Nodes(), HiddenFleet: hidden, Quotas: quotas, Schedulers: l.resolver.Schedulers, ServiceTypes: types,
 		Tree: l.tree.Queues(), LacksPodGroups: !l.found.knowsGroups, Now: l.input.Now,
 	})
-	return usage[l.input.Queue].Blocked
+	return slices.DeleteFunc(usage[l.input.Queue].Blocked, func(entry v1alpha1.BlockedStatus) bool { return entry.Workload != l.input.Workload })
 }

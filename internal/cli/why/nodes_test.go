@@ -32,3 +32,10 @@ func TestWhyNamesAReasonOnceWithoutTheNodes(t *testing.T) {
 		Prints("Pod lab/waits waits for 1 nvidia.com/gpu in queue lab", "(InvalidRequest)").
 		Lacks("other reasons")
 }
+
+// TestWhyOfAPodWithoutCardsNeedsNoNodes: pod tf-ps-0 requests no cards, and all nodes lack CPU for it. A user who may not
+// list nodes reads that, and not that too few cards are free.
+func TestWhyOfAPodWithoutCardsNeedsNoNodes(t *testing.T) {
+	waiting := podOfTF("tf-ps-0").CPU("4").Unschedulable("all nodes are unavailable: 1 Insufficient cpu.").Obj()
+	execute(t, append(kubectl.ClusterWithOneFreeCard(), groupOfTF().Obj(), waiting), kubectl.Forbid(corev1.Resource("nodes"), &corev1.NodeList{}), "why -n lab tf-ps-0").Prints("(NodesUnsuitable): every node refuses the pod.")
+}

@@ -39,7 +39,6 @@ func TestNodeRefusalsAreThoseOfKubernetes(t *testing.T) {
 		return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": zone} }
 	}
 
-	ofZone := func(zone string) func(*corev1.Node) { return func(a *corev1.Node) { a.Labels["zone"] = zone } }
 	spread := func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"app": "chat"}
 		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
@@ -77,7 +76,7 @@ func TestNodeRefusalsAreThoseOfKubernetes(t *testing.T) {
 			change: spread, want: map[string]simulation.NodeRefusal{"a": {Text: "node(s) didn't match pod topology spread constraints"}},
 		},
 		"zone z, which no node has":   {change: selecting("z"), want: map[string]simulation.NodeRefusal{"a": otherZone, "b": otherZone}},
-		"zone z, which node a has":    {change: selecting("z"), changeNode: ofZone("z"), want: map[string]simulation.NodeRefusal{"b": otherZone}},
+		"zone z, which node a has":    {change: selecting("z"), changeNode: func(a *corev1.Node) { a.Labels["zone"] = "z" }, want: map[string]simulation.NodeRefusal{"b": otherZone}},
 		"a taint NoSchedule":          {changeNode: tainted(corev1.TaintEffectNoSchedule), want: map[string]simulation.NodeRefusal{"a": {Cause: simulation.UntoleratedTaint, Text: "dedicated=infra:NoSchedule"}}},
 		"a taint NoExecute":           {changeNode: tainted(corev1.TaintEffectNoExecute), want: map[string]simulation.NodeRefusal{"a": {Cause: simulation.UntoleratedTaint, Text: "dedicated=infra:NoExecute"}}},
 		"a taint PreferNoSchedule":    {changeNode: tainted(corev1.TaintEffectPreferNoSchedule), want: none},
@@ -91,10 +90,9 @@ func TestNodeRefusalsAreThoseOfKubernetes(t *testing.T) {
 		}
 
 		c := &simulation.Cluster{
-			Namespaces: []*corev1.Namespace{builder.Namespace("lab")}, Schedulers: []string{"volcano"}, Nodes: []*corev1.Node{newNode("a", 1), newNode("b", 1)},
+			Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "lab", Labels: map[string]string{"team": "lab"}}}}, Schedulers: []string{"volcano"}, Nodes: []*corev1.Node{newNode("a", 1), newNode("b", 1)},
 			Pods: []*corev1.Pod{newPod("chat", 1).Label("app", "chat").PodGroup("chat").Running("a").With(onPort80).Obj(), waiting},
 		}
-		c.Namespaces[0].Labels = map[string]string{"team": "lab"}
 		if tc.changeNode != nil {
 			tc.changeNode(c.Nodes[0])
 		}

@@ -24,6 +24,20 @@ func (in *Input) freeCards(name card.Name) (least, most int64) {
 	return max(0, usable-entry.Allocated), max(0, min(usable, entry.Total-entry.Allocated))
 }
 
+// MostFree returns how many cards may be free at most, by name, for a user who may not read nodes. It is nil if the
+// user may not read the inventory either.
+func (in *Input) MostFree() map[card.Name]card.Count {
+	if in.Inventory == nil {
+		return nil
+	}
+	free := map[card.Name]card.Count{}
+	for _, entry := range in.Inventory.Cards {
+		_, most := in.freeCards(card.Name(entry.Name))
+		free[card.Name(entry.Name)] = card.Count(most)
+	}
+	return free
+}
+
 // describeRange returns one number, or the least and the most.
 func describeRange(least, most int64) string {
 	if least == most {

@@ -248,16 +248,6 @@ func (in *Input) inventoryCard(name card.Name) (v1alpha1.InventoryCard, bool) {
 	return v1alpha1.InventoryCard{}, false
 }
 
-// LacksFreeCards reports whether the nodes certainly have too few free cards for the request, whichever of
-// its cards it gets. It is false if that is unknown.
-func (in *Input) LacksFreeCards() bool {
-	hasEnough := func(name card.Name) bool {
-		_, most := in.freeCards(name)
-		return most >= int64(in.Request.Count)
-	}
-	return (in.Inventory != nil || in.Nodes != nil) && !slices.ContainsFunc(in.Request.Names, hasEnough)
-}
-
 // nodeGate answers whether one node has enough cards for a pod, whatever else the node requires.
 func (g gateCheck) nodeGate() Gate {
 	gate := Gate{Name: "one node", Answer: No}

@@ -427,8 +427,10 @@ func TestACardMayHaveNoNameYet(t *testing.T) {
 // TestUnnamedCardsAreCountedByResource: a pod requests NVIDIA-B300, which no node has. Cards without a name are 8 + 2 of
 // nvidia.com/gpu and 4 of amd.com/gpu. Where the resource of the request is not known, they may be any of these.
 func TestUnnamedCardsAreCountedByResource(t *testing.T) {
-	unnamed := func(resource string, count int64) v1alpha1.InventoryAnomaly {
-		return v1alpha1.InventoryAnomaly{Reason: v1alpha1.AnomalyNoModelLabel, Resource: resource, Count: count, Message: "node new: wrong labels"}
+	unnamed := []v1alpha1.InventoryAnomaly{
+		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 8},
+		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "amd.com/gpu", Count: 4},
+		{Reason: v1alpha1.AnomalyNoModelLabel, Resource: "nvidia.com/gpu", Count: 2},
 	}
 
 	for resource, want := range map[string]string{
@@ -436,7 +438,7 @@ func TestUnnamedCardsAreCountedByResource(t *testing.T) {
 		"nvidia.com/gpu": "no node has NVIDIA-B300 (not named yet: 10 nvidia.com/gpu)",
 		"intel.com/xpu":  "no node has NVIDIA-B300",
 	} {
-		in := newUnknownCard("NVIDIA-B300", unnamed("nvidia.com/gpu", 8), unnamed("amd.com/gpu", 4), unnamed("nvidia.com/gpu", 2))
+		in := newUnknownCard("NVIDIA-B300", unnamed...)
 		in.Request.Resource = resource
 		check.Equal(t, "cards for a request of resource "+resource, want, gateCheck{&in}.describeAbsence("NVIDIA-B300"))
 	}
