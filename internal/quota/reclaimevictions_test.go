@@ -90,7 +90,8 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 // guaranteed, and "third" uses 4. "other" is guaranteed one. So a pod of "serving", the sibling of batch, fits only
 // in the place of batch's pod, whose eviction opens the guarantee of their parent. Before the eviction, "top", the
 // parent of tenant, leaves serving its quota less the one card in use. If top has a quota of 0, the pod does not fit
-// even after the eviction.
+// even after the eviction. Limit(topLevel, 1, tenantLevel) is what top leaves for a request of one card, with victims at
+// the level of tenant, which are siblings; with victims at rootLevel they are others.
 func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 	const (
 		tenantLevel = iota + 1

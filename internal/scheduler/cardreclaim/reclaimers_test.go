@@ -338,7 +338,7 @@ func TestWhichJobsReclaimNothing(t *testing.T) {
 		"the queue of the job does not exist":                    {waiting: "job i queue=none min=1 pending=1"},
 		"the pod requests CPU and no card": {
 			waiting: "job i queue=inference min=1 pending=1 cards=0", change: requesting("cpu", "64")},
-		"the card name is invalid": {waiting: "job i queue=inference min=1 pending=1 card=not_a_name"},
+		"one of two card names is invalid": {waiting: "job i queue=inference min=1 pending=1 card=A|not_a_name"},
 		"Volcano places the job by a hard network topology, which the action does not know": {
 			waiting: "job i queue=inference min=2 pending=2", topology: &hardTopology},
 		"the plugin refused its arguments, so the session has no rules": {
