@@ -178,8 +178,10 @@ func TestRecentlyBorrowedCardsStillCount(t *testing.T) {
 	l.Release("pod")
 	check.Equal(t, "order after x borrowed for a minute", yFirst, l.CompareShares("x", "y"))
 
+	l.ObserveBorrowing(29 * time.Minute)
+	check.Equal(t, "order when x has not borrowed for 29 minutes", yFirst, l.CompareShares("x", "y"))
 	l.ObserveBorrowing(30 * time.Minute)
-	check.Equal(t, "order when x has not borrowed for half an hour", xFirst, l.CompareShares("x", "y"))
+	check.Equal(t, "order after half an hour more", xFirst, l.CompareShares("x", "y"))
 }
 
 // TestAnAncestorComesFirst: a parent can still have pods of its own, from before it became a parent. So it is also
