@@ -174,7 +174,8 @@ type boundedWebhooks struct {
 	authorities *dynamiccertificates.DynamicFileCAContent
 }
 
-// Start serves the webhooks until ctx ends.
+// Start serves the webhooks until ctx ends. Its certificate comes from the source that config has, else from the files of
+// the folder.
 func (w *boundedWebhooks) Start(ctx context.Context) error {
 	config := w.config.Clone()
 	if config.GetCertificate == nil {

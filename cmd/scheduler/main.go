@@ -171,7 +171,7 @@ func (f *flags) complete() error {
 	}
 
 	if f.volcano.CaCertFile != "" && f.volcano.CertFile != "" && f.volcano.KeyFile != "" {
-		if err := f.volcano.ParseCAFiles(nil); err != nil {
+		if err := f.volcano.ParseCAFiles(nil); err != nil { // nil: the files are not encrypted
 			return fmt.Errorf("read the serving certificate: %w", err)
 		}
 	}

@@ -267,7 +267,8 @@ type work struct {
 	evictor *cardreclaim.Evictor
 }
 
-// schedule runs Volcano's scheduler until ctx ends. It returns earlier only with an error.
+// schedule runs Volcano's scheduler until ctx ends. It returns earlier only with an error. observe gets a report of each
+// session.
 func (w *work) schedule(ctx context.Context, config *rest.Config, observe func(capacitycard.SessionReport)) error {
 	sched, err := scheduler.NewScheduler(config, w.opt)
 	if err != nil {
@@ -312,7 +313,8 @@ func replaceEvictor(sched *scheduler.Scheduler, evictor *cardreclaim.Evictor) er
 	return nil
 }
 
-// schedulerCache returns the cache in an unexported field of a scheduler.
+// schedulerCache returns the cache of a scheduler, which is in an unexported field. It returns errNoCache if that field is
+// not as in Volcano v1.14.1.
 func schedulerCache(sched *scheduler.Scheduler) (*cache.SchedulerCache, error) {
 	field := reflect.ValueOf(sched).Elem().FieldByName("cache")
 	if !field.IsValid() || field.Kind() != reflect.Interface || field.IsNil() || field.Elem().Type() != reflect.TypeFor[*cache.SchedulerCache]() {

@@ -149,7 +149,8 @@ func (n *NodeInventory) updateNode(object any) {
 	}
 }
 
-// hasSameCards reports whether the CardInventory shows the same for two versions of a node.
+// hasSameCards reports whether the CardInventory shows the same for two versions of a node. It is made from nothing else of
+// them.
 func hasSameCards(before, after *corev1.Node) bool {
 	if before == after {
 		return true

@@ -18,7 +18,8 @@ func CardMappings(policy *v1alpha1.ServiceTypePolicy) card.Mappings {
 }
 
 // ExpectedMappings returns the mappings of cards in force. Before a spec of the policy takes effect,
-// they are those of the spec, if they are valid. A policy may be nil.
+// they are those of the spec, if they are valid: commands may run before the operator has applied the policy. A policy
+// may be nil.
 func ExpectedMappings(policy *v1alpha1.ServiceTypePolicy) card.Mappings {
 	if policy == nil || HasTakenEffect(policy) || len(policy.Status.Cards) > 0 {
 		return CardMappings(policy)

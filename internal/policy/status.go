@@ -57,8 +57,8 @@ func StatusFor(input StatusInput) v1alpha1.ServiceTypePolicyStatus {
 		status.ConfigHash = input.Hash
 	}
 
-	// A Lease can have longer texts than the status. One that is refused would report nothing at
-	// all.
+	// A Lease can have longer texts than the status, whose schema has these bounds. One that is refused would report
+	// nothing at all.
 	status.Scheduler = input.Enforced.Scheduler.DeepCopy()
 	if status.Scheduler != nil {
 		s := status.Scheduler

@@ -79,7 +79,7 @@ func (v *validator) checkCapacityCard(root *yaml.Node) {
 		return
 	}
 	arguments := fieldValue(findCapacityCard(root), "arguments")
-	if isUnset(arguments) || arguments.Kind != yaml.MappingNode {
+	if isUnset(arguments) || arguments.Kind != yaml.MappingNode { // checkArguments refuses what is no mapping
 		return
 	}
 
@@ -225,7 +225,7 @@ func (v *validator) checkVictims(root *yaml.Node, action string) {
 		}
 	}
 
-	selection := requiredSwitches[action][0]
+	selection := requiredSwitches[action][0] // the switch by which plugins select victims
 	for _, entry := range pluginEntries(root) {
 		if off := fieldValue(entry, selection); selectsVictims(entryName(entry), selection) && (off == nil || off.Value != "false") {
 			v.addFault(entry, "plugin %s would choose victims of %s beside %s: write %s: false", entryName(entry), action, CapacityCard, selection)

@@ -208,17 +208,17 @@ func (r *renderer) setActions(node *yaml.Node) {
 	node.Style = yaml.DoubleQuotedStyle
 }
 
-// placeAction replaces the first action in replaces behind the last allocate by action, or
-// appends it, since Volcano evicts last. It removes the others in replaces. Where action is "", it only
-// removes.
+// placeAction writes action where the base has the first of replaces behind the last allocate, or at the end, since
+// Volcano evicts last. It removes all others of replaces. For "" it only removes.
 func placeAction(actions []string, action string, replaces ...string) []string {
-	afterAllocate := 0
+	isAfterAllocate := false
 	position := -1 // of the action to replace
 	for i, a := range actions {
-		if a == "allocate" {
-			afterAllocate = i + 1
+		switch {
+		case a == "allocate": // a place before another allocate is none
+			isAfterAllocate = true
 			position = -1
-		} else if position < 0 && afterAllocate > 0 && slices.Contains(replaces, a) {
+		case isAfterAllocate && position < 0 && slices.Contains(replaces, a):
 			position = i
 		}
 	}

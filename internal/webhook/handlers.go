@@ -32,7 +32,7 @@ type InventorySource interface {
 	// TrackedNodes returns all nodes, false until all were read.
 	TrackedNodes() ([]card.TrackedNode, bool)
 	// PolicyInForce returns what is in force of the policy that was read, nil for none. A policy that took effect
-	// stays in force while it is deleted, so the result may have one even then.
+	// stays in force while it is deleted, so for nil the result is that one.
 	PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 }
 
@@ -320,7 +320,7 @@ func (h *handlers) listCardQuotas(ctx context.Context) ([]*v1alpha1.CardQuota, e
 	return workload.PointersTo(list.Items), nil
 }
 
-// getOrNil returns an object, nil when there is none.
+// getOrNil reads an object into an empty one, which it returns. It returns nil when there is none.
 func getOrNil[T client.Object](ctx context.Context, from client.Reader, namespace, name string, into T) (T, error) {
 	var none T
 	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into); apierrors.IsNotFound(err) {

@@ -59,8 +59,8 @@ func keepEvictionRule(req admission.Request, job, before *batchv1.Job) admission
 }
 
 // addEvictionRule writes the rule for evicted pods before all others of a Job, since the first rule that matches counts.
-// The API server has already set podReplacementPolicy TerminatingOrFailed, which it refuses beside a
-// podFailurePolicy.
+// It also sets podReplacementPolicy Failed: the API server has already set TerminatingOrFailed, which it refuses beside
+// a podFailurePolicy.
 func addEvictionRule(raw []byte) ([]byte, error) {
 	job, spec, err := readSpec(raw)
 	if err != nil {

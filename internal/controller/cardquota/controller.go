@@ -325,7 +325,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 }
 
 // updateMetrics replaces the metrics of the queue. It drops them before the first count, and if the CardQuota does not
-// own the queue: then the status has no usage of CPU, while every queue may be without cards.
+// own the queue. Only then the status has no usage of CPU; its list of cards may be empty at any time.
 func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 	if status.CPU == nil {
 		r.metrics.forgetQuota(r.quota.Name)

@@ -32,7 +32,7 @@ const (
 	memberCountTTL = 5 * time.Second
 )
 
-// memberCounts counts the members of queues that are to be deleted. One count at a time
+// memberCounts counts the members of queues that are to be deleted: the pods and PodGroups in them. One count at a time
 // runs, for all queues requested before it began, so deleting a thousand CardQuotas lists
 // about as often as deleting two.
 type memberCounts struct {

@@ -234,7 +234,8 @@ func (r *reconciliation) placeQueue(ctx context.Context) (place cardquota.Placem
 		return place, nil, err
 	}
 
-	// One wait can be shown, and what CPU and memory wait for means little before the Queue is in its place.
+	// Stage brings CPU and memory as close to the CardQuota as the family allows now. One wait can be shown, and what they
+	// wait for means little before the Queue is in its place.
 	place, resourceWait := r.tree.Placement(r.quota, parent).Stage(r.quota, family)
 	if wait == nil {
 		wait = resourceWait
@@ -255,9 +256,8 @@ func (r *reconciliation) lockMoves() (unlock func()) {
 	return r.moves.Unlock
 }
 
-// readNeighbors returns the Queue of the parent CardQuota and those above it. It reads the API
-// server if the Queue has to be created or moved, since a move by an old cache could make a
-// cycle.
+// readNeighbors returns the Queue of the parent CardQuota and those above it, if the Queue has to be created below them or
+// moved there. It reads the API server, since a move by an old cache could make a cycle.
 func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors, error) {
 	neighbors := cardquota.Neighbors{Live: r.queue}
 	ancestors := r.tree.Ancestors(r.quota.Name)
@@ -323,7 +323,7 @@ func (r *reconciliation) waitForMovingChildren(ctx context.Context) (*cardquota.
 }
 
 // waitForChildren returns what the deletion of a parent waits for: Volcano deletes no Queue
-// that has others below it, and those would lose the quota from which theirs comes.
+// that has others below it, and those would lose the quota from which theirs comes. With Retain the Queue stays.
 func (r *reconciliation) waitForChildren(ctx context.Context) (*cardquota.Wait, error) {
 	if r.tree.IsFlat() || r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
 		return nil, nil

@@ -89,7 +89,7 @@ func (u *UsageCollector) countUsage(stores objectStores) []string {
 	}
 
 	u.publish(count)
-	u.recountAtNextEnd(now)
+	u.recountAtNextEnd(now) // of a terminating pod, which no event reports
 	return wakeups
 }
 

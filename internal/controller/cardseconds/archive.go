@@ -133,7 +133,7 @@ func (a *archive) write(ctx context.Context, store objectStore, key cardseconds.
 	return errors.Join(failures...)
 }
 
-// dropDays removes the entries of all days up to and with the last one, "" for none.
+// dropDays removes the entries of all days up to and with last, which the stored parts call dropped, "" for none.
 func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseconds.Period) error {
 	var failures []error
 	for i, keys := range a.entries.DaysUntil(last) {

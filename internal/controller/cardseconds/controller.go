@@ -302,8 +302,9 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 // are.
 const monthlyUseAge = time.Minute
 
-// MonthlyUse returns the card-seconds of some queues together in this month and in the one before. It is false
-// before they are known, and if something that is stored could not be read.
+// MonthlyUse returns the card-seconds of some queues together in this month and in the one before. It is false before
+// the stored sums are loaded and the time in which no replica counted is added, and if something that is stored could not
+// be read.
 func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

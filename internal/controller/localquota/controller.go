@@ -107,8 +107,8 @@ func newRateLimiter(interval time.Duration) workqueue.TypedRateLimiter[reconcile
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, max(interval, time.Second))
 }
 
-// viewEvents requests the CardQuota of a view that changed. It forgets the writes of a view that is
-// gone, also one that ended with its namespace.
+// viewEvents returns the handler for events of views: it requests the CardQuota of a view that changed, and forgets the
+// writes of a view that is gone, also of one that ended with its namespace.
 func (r *Reconciler) viewEvents() handler.EventHandler {
 	requests := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, view client.Object) []reconcile.Request {
 		return []reconcile.Request{shared.RequestFor(view.GetName())}
@@ -222,7 +222,7 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 	}
 
 	// Only a list in the CardQuota's status that is complete and has room for one more shows each change of what waits.
-	// Without one, look again after the interval.
+	// Otherwise look again after the interval.
 	isListed := max(usage.BlockedTotal, len(usage.Blocked)+1) <= waiting.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
 	if !isListed && len(selected) > 0 {
 		result = shared.RequeueWithin(result, r.interval)
@@ -278,7 +278,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQ
 	switch {
 	case isWritten: // the next count may differ, and is no event
 		return r.interval, nil
-	case !isDue && wait == 0:
+	case !isDue && wait == 0: // only the card-hours have a next time
 		return hours.Wait, err
 	default:
 		return wait, err

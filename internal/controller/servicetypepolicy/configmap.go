@@ -38,7 +38,7 @@ func (r *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigM
 		return configResult{}, err
 	}
 
-	r.history.existed = r.history.existed || live != nil
+	r.history.existed = r.history.existed || live != nil // tells a deletion from a first write
 	wanted := policy.RenderConfiguration(r.spec, ref, base, live, r.policy.Status.ConfigHash)
 	if wanted.Text == "" {
 		return configResult{Condition: wanted.Condition}, nil

@@ -171,12 +171,12 @@ func newServingCert(data map[string][]byte) (*servingCert, error) {
 // dnsName returns the name by which the API server calls the Service.
 func (r *Rotator) dnsName() string { return ServiceName + "." + r.namespace + ".svc" }
 
-// renewCertificate returns the data that the Secret must have, and whether they differ from the data that it has. The
-// keys of the data name a certificate, its private key, the CA and the CA's key.
+// renewCertificate returns the data that the Secret must have, and whether they differ from the data that it has.
 func (r *Rotator) renewCertificate(data map[string][]byte) (map[string][]byte, bool, error) {
 	now := r.now()
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	signer := &rotator.CertRotator{CAName: caName, CAOrganization: "cardquota", DNSName: r.dnsName(), ExtKeyUsages: &usages}
+	// valid checks the certificate and the private key that the data have under two keys.
 	// Renew while the old one is still valid, so that replicas and the API server have time to
 	// follow. It must be valid now, too: the clock may have been ahead when it was made.
 	valid := func(certificateKey, privateKey, host string, purpose *[]x509.ExtKeyUsage) bool {

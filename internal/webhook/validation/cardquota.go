@@ -174,7 +174,8 @@ func checkServiceTypeDefined(result *Result, quota *v1alpha1.CardQuota, inForce 
 }
 
 // checkOverAllocation refuses over-allocation with overAllocation Deny, and warns of it
-// with Warn. Another warning names the cards that no node offers.
+// with Warn. totals has what all other CardQuotas grant, and the healthy cards. Another warning names the cards that no
+// node offers.
 func checkOverAllocation(result *Result, quota, before *v1alpha1.CardQuota, totals *cardquota.QuotaTotals, inv *card.Inventory) {
 	if denied := totals.Denied(before, quota); len(denied) > 0 {
 		result.refuse(specPath.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",

@@ -119,7 +119,8 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 	}
 }
 
-// checkTotalCounts warns of a total that differs from the total of the pods.
+// checkTotalCounts warns of a declared total that differs from the total of the pods. It leaves out cards that no node
+// offers, which have no resource, and totals of pods that are not known, which are 0.
 func checkTotalCounts(result *Result, load *Workload, pods map[corev1.ResourceName]podRequests, declared map[corev1.ResourceName]card.Count) {
 	for _, resource := range slices.Sorted(maps.Keys(declared)) {
 		if all := pods[resource].count; resource != "" && all > 0 && all != declared[resource] {

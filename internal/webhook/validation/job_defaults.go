@@ -78,13 +78,13 @@ func warnCountedEvictions(result *Result, load *Workload, input *WorkloadInput) 
 		return
 	}
 
-	completes := input.policySpec().Admission.JobEvictionPolicy == v1alpha1.JobIgnoreEvictions
+	admissionAdds := input.policySpec().Admission.JobEvictionPolicy == v1alpha1.JobIgnoreEvictions
 	switch {
 	case load.Job.Template.Spec.RestartPolicy != corev1.RestartPolicyNever:
 		warnOfEvictions(result, load, load.JobPath.Child("template", "spec", "restartPolicy"), "write restartPolicy: Never, and "+evictionRuleText)
 	case !canHaveEvictionRule(load.Job):
 		warnOfEvictions(result, load, load.JobPath.Child("podFailurePolicy", "rules"), "replace one of the %d rules, the most that Kubernetes allows, and "+evictionRuleText, maxFailureRules)
-	case load.Kind == "Job" || !completes:
+	case load.Kind == "Job" || !admissionAdds:
 		warnOfEvictions(result, load, load.JobPath.Child("podFailurePolicy"), evictionRuleText)
 	}
 }

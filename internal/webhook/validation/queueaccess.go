@@ -126,7 +126,8 @@ func checkServiceTypeAndQuota(result *Result, load *Workload, pods []queuedPod, 
 	}
 }
 
-// checkRequestedType checks the service type that a pod or its workload requests, if one does.
+// checkRequestedType checks the service type that a pod or its workload requests, if one does. The pod's own annotation
+// wins.
 func checkRequestedType(result *Result, load *Workload, p queuedPod, written *v1alpha1.ServiceTypePolicy) {
 	own := p.Pod.Annotations
 	requestedType := workload.ServiceTypeFor(nil, own, load.Annotations, "")

@@ -55,11 +55,11 @@ func checkTreeAnnotations(result *Result, queue *v1beta1.Queue, at *field.Path, 
 // findFault returns what keeps the queue from taking new work because of its place in the tree. A missing path to root
 // comes before the fault of a parent, which takes no work at all.
 func (p *queuedPod) findFault() quota.Fault {
-	r := p.tree.Queue(p.name)
-	if (r.Written.IsParentOnly || len(r.Children) > 0) && !r.Fault.HasNoPath() {
+	queue := p.tree.Queue(p.name)
+	if (queue.Written.IsParentOnly || len(queue.Children) > 0) && !queue.Fault.HasNoPath() {
 		return quota.Fault{Kind: quota.IsParent, Queue: p.name}
 	}
-	return r.Fault
+	return queue.Fault
 }
 
 // checkQueuesInTree refuses a workload in a parent queue, which never takes one. It warns if the

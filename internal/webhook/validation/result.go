@@ -87,7 +87,8 @@ func (r Result) asWarnings() Result {
 	return out
 }
 
-// Truncated returns the first distinct entries of each list, and how many more there are.
+// Truncated returns the first distinct entries of each list, within the bounds of this file, and how many more there
+// are.
 func (r Result) Truncated() Result {
 	var out Result
 	errs, more := firstDistinct(r.Errors, (*field.Error).Error)

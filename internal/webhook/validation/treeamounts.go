@@ -88,7 +88,7 @@ func (w writtenTree) wholeCardHint(e quota.Excess) string {
 // a child, whose entries alone count, or the parent or one above it.
 func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found []excess) {
 	again := ""
-	judged := map[quota.Resource]bool{}
+	judged := map[quota.Resource]bool{} // of which the user's change can make a sum too large
 	if here.Spec.Parent == parent {
 		again = applyAgain
 		addEntries(judged, here)

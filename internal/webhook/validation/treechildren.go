@@ -51,7 +51,8 @@ func (w writtenTree) warnOfSelectors(result *Result, c *v1alpha1.CardQuota) {
 	}
 }
 
-// findContradiction returns a label that two selectors want with different values.
+// findContradiction returns the key of a label that two selectors want with different values in matchLabels. differ is
+// false if there is none.
 func findContradiction(a, b *metav1.LabelSelector) (key string, differ bool) {
 	if a == nil || b == nil {
 		return "", false
