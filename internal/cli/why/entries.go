@@ -13,12 +13,12 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// entryList finds the entries of status.blocked that say why the workload waits.
+// entryList sets the entries of status.blocked that say why the workload waits.
 type entryList struct{ *inputReader }
 
-// findEntries sets why the workload waits: its entries in the status of the CardQuota, and if none of them is about
+// setEntries sets why the workload waits: its entries in the status of the CardQuota, and if none of them is about
 // the pods that the user asks for, those that they would have. The entries of these pods come first.
-func (l entryList) findEntries() {
+func (l entryList) setEntries() {
 	if l.input.Pending == 0 {
 		return
 	}
@@ -55,7 +55,7 @@ func (l entryList) findEntries() {
 	slices.SortStableFunc(l.input.Entries, func(a, b v1alpha1.BlockedStatus) int {
 		return l.entryRank(a, isAsked(a), counted) - l.entryRank(b, isAsked(b), counted)
 	})
-	l.countWaitLonger(blocked)
+	l.setWaitLonger(blocked)
 }
 
 // entryRank returns the place of an entry in the explanation, 0 for the first. A user who asks for one pod gets its own
@@ -80,9 +80,9 @@ func (l entryList) entryRank(b v1alpha1.BlockedStatus, isAsked bool, counted []v
 	}
 }
 
-// countWaitLonger counts the entries of other workloads that have waited longer. Their number stays unknown where
+// setWaitLonger counts the entries of other workloads that have waited longer. Their number stays unknown where
 // the user reads a LocalCardQuota, which lists the workloads of one namespace only.
-func (l entryList) countWaitLonger(blocked []v1alpha1.BlockedStatus) {
+func (l entryList) setWaitLonger(blocked []v1alpha1.BlockedStatus) {
 	if len(l.input.Entries) == 0 || len(l.input.Path) == 0 || l.input.Path[0].Namespace != "" {
 		return
 	}

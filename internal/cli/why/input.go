@@ -62,21 +62,22 @@ func readInput(ctx context.Context, cluster *reader.Reader, t target, nodeRefusa
 	}
 
 	// The steps need what those before them have set: which pods wait decides which entry of
-	// status.blocked is shown, and the entry of which pod the request is shown.
+	// status.blocked is shown, and the entry which pod is the requester.
 	request := requestChoice{r}
 	request.countPods()
-	entryList{r}.findEntries()
+	entryList{r}.setEntries()
 	r.setOrphans()
-	request.setRequest(request.shownCard())
+	r.requester = request.findRequester()
+	request.setRequest()
 	request.setNodeRefusals(ctx)
 	if err := r.Err(); err != nil {
 		return r.input, err
 	}
 
-	r.readHolders()
+	r.setRunning()
 	r.readSurroundings(ctx)
 	r.readRights(ctx)
-	r.countAhead(ctx)
+	r.readOrder(ctx)
 	r.input.Gaps = r.Gaps
 	return r.input, r.Err()
 }
@@ -278,9 +279,9 @@ func (r *inputReader) readRights(ctx context.Context) {
 	}
 }
 
-// readHolders sets since when the workloads that use the cards run, and whether they may be evicted. One protected
+// setRunning sets since when the workloads that use the cards run, and whether they may be evicted. One protected
 // pod protects the workload.
-func (r *inputReader) readHolders() {
+func (r *inputReader) setRunning() {
 	if len(r.input.Entries) == 0 || !r.loaded.IsComplete {
 		return
 	}

@@ -81,19 +81,19 @@ func isReady(pod *corev1.Pod) bool {
 	return true
 }
 
-// countAhead counts the other workloads of the queue that the scheduler tries first, if the user may list
-// all of them.
-func (r *inputReader) countAhead(ctx context.Context) {
+// readOrder reads in which order the scheduler tries the workloads of the queue, if the user may list all of them.
+func (r *inputReader) readOrder(ctx context.Context) {
 	if !r.loaded.IsComplete || r.input.Pending == 0 {
 		return
 	}
 	if classes, mayRead := readPriorities(ctx, r.Reader); mayRead {
-		r.setAhead(r.waitingTurns(classes))
+		r.setOrder(r.waitingTurns(classes))
 	}
 }
 
-// setAhead counts the turns before that of the workload. A job without pods has the priority of its PodGroup.
-func (r *inputReader) setAhead(turns map[v1alpha1.WorkloadReference]turn) {
+// setOrder sets how many turns are before that of the workload, and the priority of a job without pods: that of its
+// PodGroup.
+func (r *inputReader) setOrder(turns map[v1alpha1.WorkloadReference]turn) {
 	own, waits := turns[r.input.Workload]
 	if !waits {
 		return

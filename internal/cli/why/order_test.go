@@ -147,7 +147,7 @@ func TestAheadIsThePlaceInTheOrderOfVolcano(t *testing.T) {
 		check.Equal(t, "jobs that wait", jobs, len(turns))
 		for reference := range turns {
 			w.input.Workload = reference
-			w.setAhead(turns)
+			w.setOrder(turns)
 			want := 0
 			for other := range turns {
 				if other != reference && ssn.JobOrderFn(cluster.Job(other.Name), cluster.Job(reference.Name)) {
@@ -196,7 +196,7 @@ func TestWhyAnotherJobComesFirst(t *testing.T) {
 		w.input.Queue = "q"
 		w.input.Workload = own
 
-		w.setAhead(map[v1alpha1.WorkloadReference]turn{own: tc.own, other: tc.other})
+		w.setOrder(map[v1alpha1.WorkloadReference]turn{own: tc.own, other: tc.other})
 		check.Equal(t, "ahead", tc.want, *w.input.Ahead)
 	}
 }

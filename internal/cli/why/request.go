@@ -21,8 +21,7 @@ import (
 // requestChoice sets what of a workload the explanation is about.
 type requestChoice struct{ *inputReader }
 
-// countPods counts the pods that wait, that have scheduling gates, and that have a node. It also sets the request
-// to that of a pod that waits, which finding the entries needs.
+// countPods counts the pods that wait, that have scheduling gates, and that have a node.
 func (c requestChoice) countPods() {
 	for _, pod := range c.found.pods {
 		switch {
@@ -41,8 +40,6 @@ func (c requestChoice) countPods() {
 	if len(c.found.pods) == 0 && isJobWaiting(c.found.group) {
 		c.input.Pending = 1
 	}
-
-	c.setRequest(c.shownCard())
 }
 
 // cardOf returns the cards of a pod as status.blocked has them: those that it names, else its resource.
@@ -74,10 +71,10 @@ func (c requestChoice) shownCard() string {
 	return cmp.Or(c.pendingCards()...)
 }
 
-// setRequest sets what the waiting pod requests that an entry with some cards is about: one with these cards, of
-// these the one that fits the entry best. If none has them, it is the first waiting pod, or the job without pods.
-func (c requestChoice) setRequest(cards string) {
-	var chosen *corev1.Pod
+// findRequester returns the waiting pod that the explanation is about: one with the shown cards, of these the one that
+// fits the entry best. If none has them, it is the first waiting pod. It is nil for a job without pods.
+func (c requestChoice) findRequester() (chosen *corev1.Pod) {
+	cards := c.shownCard()
 	best := -1
 	for _, pod := range c.found.pods {
 		if rank := c.rankOf(pod, cards); workload.IsPending(pod) && rank > best {
@@ -85,12 +82,16 @@ func (c requestChoice) setRequest(cards string) {
 			best = rank
 		}
 	}
+	return chosen
+}
 
+// setRequest sets what the requester requests, or the job without pods, which has none.
+func (c requestChoice) setRequest() {
 	switch {
-	case chosen != nil:
-		c.setPodRequest(chosen)
+	case c.requester != nil:
+		c.setPodRequest(c.requester)
 	case c.input.Pending > 0:
-		c.setJobRequest(cards)
+		c.setJobRequest(c.shownCard())
 	}
 }
 
@@ -143,7 +144,7 @@ func (c requestChoice) setJobRequest(cards string) {
 	}
 }
 
-// setPodRequest sets what a pod requests.
+// setPodRequest sets what a pod requests, with which gang, and from which scheduler if that is none of ours.
 func (c requestChoice) setPodRequest(pod *corev1.Pod) {
 	request := c.resolver.Request(pod)
 	c.input.Request = explanation.Request{
@@ -154,15 +155,14 @@ func (c requestChoice) setPodRequest(pod *corev1.Pod) {
 	c.input.Request.TakesNone = ptr.Deref(pod.Spec.PreemptionPolicy, "") == corev1.PreemptNever
 	c.input.PodGroup = workload.PodGroupName(pod)
 	c.addGangRequest(c.found.groups[workload.PodGroupName(pod)], request.Resource)
-	c.requester = pod
 	if !c.resolver.UsesOurScheduler(pod) {
 		c.input.OtherScheduler = pod.Spec.SchedulerName
 	}
 }
 
-// setNodeRefusals asks the scheduler which nodes refuse the pod whose request was set last, if one has enough free
-// cards. That stays unknown in a program without the scheduler, as on Windows, without the right to list all nodes and
-// pods, and of a job without pods.
+// setNodeRefusals asks the scheduler which nodes refuse the requester, if one has enough free cards. That stays unknown
+// in a program without the scheduler, as on Windows, without the right to list all nodes and pods, and of a job without
+// pods.
 func (c requestChoice) setNodeRefusals(ctx context.Context) {
 	if c.nodeRefusals == nil || c.requester == nil || !c.input.HasFreeNode() {
 		return
