@@ -1,7 +1,7 @@
 package solver
 
 // This file has upper bounds of what victims can free. They prove early that no choice suffices. u is the index of a unit:
-// one elastic pod, or a whole job.
+// one elastic pod, or a whole job. A jobNode is a job on one of its nodes. countVisits counts work, which a budget bounds.
 
 import (
 	"cmp"
@@ -93,9 +93,9 @@ func (s *state) smallestUsages(pods []int, n int) []float64 {
 	return sum
 }
 
-// subtractSmallestReleases subtracts from a capacity what too many open pods of a job release: it can lose only most of
-// them. For each quota it assumes that those with the smallest releases stay.
-func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
+// subtractSmallestReleases corrects a capacity that counts the releases of all open single pods of a job, of which the job
+// can lose no more than maxPods. It subtracts the smallest releases of each quota, so that an upper bound is left.
+func (s *state) subtractSmallestReleases(all *capacity, job *job, maxPods int) {
 	releases := map[int][]release{}
 	for u := job.units.from; u < job.units.end; u++ {
 		if s.units[u].pod != wholeJob && !s.isVictim[u] && s.isOpen(u) {
@@ -107,7 +107,7 @@ func (s *state) subtractSmallestReleases(all *capacity, job *job, most int) {
 
 	for _, list := range releases {
 		slices.SortFunc(list, func(a, b release) int { return cmp.Compare(a.amount, b.amount) })
-		for _, x := range list[:max(0, len(list)-most)] {
+		for _, x := range list[:max(0, len(list)-maxPods)] {
 			all.addRelease(x, -1)
 		}
 	}
@@ -135,12 +135,13 @@ func (s *state) scarcestResource(units []int) (resource int, need float64) {
 		}
 	}
 
-	most := 0.0
+	largest := 0.0
 	for r := range needs {
-		if part := needs[r] / max(given[r], epsilon); part > most {
+		// A needed resource of which the units give nothing back is the scarcest.
+		if part := needs[r] / max(given[r], epsilon); part > largest {
 			resource = r
 			need = needs[r]
-			most = part
+			largest = part
 		}
 	}
 

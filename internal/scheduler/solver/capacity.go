@@ -1,6 +1,7 @@
 package solver
 
-// This file counts what nodes and quotas have available. u is the index of a unit: one elastic pod, or a whole job.
+// This file counts what nodes and quotas have available. u is the index of a unit: one elastic pod, or a whole job. A quota
+// has a level for each queue from the pending pods' own up to the root. countVisits counts work, which a budget bounds.
 
 import "slices"
 
@@ -74,8 +75,8 @@ func (c *capacity) updateFit(podSet, node int) {
 	}
 }
 
-// countFor counts for one pod set from now on, or for all of them. The counts of the others
-// become stale.
+// countFor counts for one pod set from now on, or for all of them if that is none. The counts of the others become stale,
+// which saves work while only one pod set is placed.
 func (c *capacity) countFor(only int) {
 	c.onlyPodSet = only
 	for i := range c.podSets {
@@ -93,8 +94,8 @@ func (c *capacity) countFor(only int) {
 	}
 }
 
-// countPlaceable returns how many pods of a pod set fit on nodes with so many cards left in the quotas, by quota. It is
-// at most the pod set's count.
+// countPlaceable returns how many pods of a pod set fit on nodes, at most all of them. quotas has by quota how many cards
+// are left.
 func (c *capacity) countPlaceable(podSet int, quotas []int64) int {
 	set := &c.podSets[podSet]
 	n := 0
@@ -104,8 +105,8 @@ func (c *capacity) countPlaceable(podSet int, quotas []int64) int {
 	return min(n, set.Count)
 }
 
-// isInsufficient reports whether some pod set does not fit even if it gets everything, or a quota of CPU or memory does not
-// suffice.
+// isInsufficient reports whether some pod set does not fit even if no other pod set is placed, or a quota of CPU or memory
+// does not suffice. False does not mean that several pod sets fit together.
 func (c *capacity) isInsufficient() bool {
 	if c.lacksRequired() {
 		return true
@@ -170,7 +171,7 @@ func (c *capacity) lacksQuota(need int64) bool {
 	return need > have || c.lacksRequired()
 }
 
-// addRelease adds a release to a quota, or subtracts it if sign is -1.
+// addRelease adds a release to a quota, or subtracts it if sign is -1. It counts at its own level and at all above.
 func (c *capacity) addRelease(x release, sign int) {
 	c.countVisits(1)
 	levels := c.levelsLeft[c.levelsOf[x.quota].from:c.levelsOf[x.quota].end]
@@ -199,7 +200,7 @@ func (c *capacity) useCards(podSet, node, sign int) {
 	}
 }
 
-// lowestLevelBelow returns the lowest level of a quota that has less than a target.
+// lowestLevelBelow returns the lowest level of a quota that has less than a target: 0 is the pending pods' own queue.
 func (c *capacity) lowestLevelBelow(quota int, target int64) (level int, found bool) {
 	levels := c.levelsOf[quota]
 	for i := levels.from; i < levels.end; i++ {

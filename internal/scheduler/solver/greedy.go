@@ -1,7 +1,8 @@
 package solver
 
 // This file finds a first plan step by step. A unit is one elastic pod or a whole job; u is the index of a unit. A move is
-// one step: a unit alone, or a cheap set of units that makes room together (greedysets.go).
+// one step: a unit alone, or a cheap set of units that makes room together (greedysets.go). The id of a move is that of
+// its unit. Larger ids are sets: after the units one for each node, and after these one for each quota.
 
 import (
 	"container/heap"
@@ -98,7 +99,7 @@ func (g *greedySearch) makeMoves() bool {
 // makeMove adds the units of a move to the victims, as far as their jobs and limits allow it. It returns the units.
 func (g *greedySearch) makeMove(id int) (taken []int) {
 	taken = []int{id}
-	if id >= len(g.units) {
+	if id >= len(g.units) { // a set
 		taken, _ = g.chooseSet(id - len(g.units))
 	}
 
@@ -125,8 +126,8 @@ func (g *greedySearch) queueMoves(need int) {
 	heap.Init(&g.moves)
 }
 
-// requeueAffected queues the moves that new victims may have made better: those on their
-// nodes, and their whole jobs.
+// requeueAffected queues the moves that new victims may have made better: those on their nodes, their whole jobs, and the
+// sets that release quotas. A new version makes older entries of a move void. need is how many more pods need a place.
 func (g *greedySearch) requeueAffected(taken []int, need int) {
 	changed := map[int]bool{}
 	requeue := func(id int) {

@@ -2,7 +2,7 @@ package solver
 
 // This file has the moves of the greedy search, and finds sets of units that together make room for one more pod: on a
 // node, or in a quota. A unit is one elastic pod or a whole job; u is the index of a unit. A jobNode is a job on one of
-// its nodes.
+// its nodes. countVisits counts work, which a budget bounds.
 
 import (
 	"cmp"
@@ -362,7 +362,8 @@ func (s *state) releaseRequired() bool {
 	return !s.lacksRequired()
 }
 
-// freeNodes makes victims that releaseUpTo added for their quota alone free their nodes too.
+// freeNodes makes victims that releaseUpTo added for their quota alone free their nodes too. It drops all of them before,
+// the last one first, because what a whole job frees depends on the single pods that became victims before it.
 func (g *greedySearch) freeNodes(taken []unitOnNode) {
 	for _, x := range slices.Backward(taken) {
 		g.dropVictim(x.unit, x.jobNode)

@@ -2,6 +2,7 @@ package solver
 
 // This file lays out the candidates for eviction: jobs, their pods and units, and what these give back and count against
 // limits. A unit is one elastic pod or a whole job; u is the index of a unit. A jobNode is a job on one of its nodes.
+// countVisits counts work, which a budget bounds.
 
 import (
 	"cmp"
@@ -128,7 +129,7 @@ type sharedAmounts struct {
 }
 
 // sharedAmountsOf returns what a pod releases and counts against limits, and adds it to the
-// whole job. level is the first level of quotas that gets the releases.
+// whole job. It leaves out quotas that no pending pod uses. level is the first level of quotas that gets the releases.
 func (b *jobBuilder) sharedAmountsOf(fromPod *Pod, level int, whole *sharedAmounts) (made sharedAmounts) {
 	b.countVisits(1)
 	for _, given := range fromPod.Releases {
@@ -190,8 +191,8 @@ func (m *model) addUnitsOn() {
 	}
 }
 
-// addShared lays out what a unit releases and what it counts against limits. In problems without
-// either the lists stay nil, so that these cost no work.
+// addShared lays out what a unit releases of quotas and what it counts against limits. In problems where no unit does
+// either the lists stay nil, and later steps skip them.
 func (b *jobBuilder) addShared(u int, releases []release, takes []take) {
 	if len(releases)+len(takes) == 0 {
 		return
@@ -244,7 +245,8 @@ func (m *model) addRanks(p *Problem) {
 	m.currentRank = len(ranks) - 1
 }
 
-// takesOf returns what a pod counts against limits, false if that is too much to add up without overflow.
+// takesOf returns what a pod counts against limits, false if that is too much to add up without overflow. A pod that
+// another rule may take too only counts: limits of what is borrowed cannot refuse it (Pod.OnlyCounts).
 func (b *jobBuilder) takesOf(fromPod *Pod) ([]take, bool) {
 	var takes []take
 	for _, x := range fromPod.Takes {
@@ -253,7 +255,7 @@ func (b *jobBuilder) takesOf(fromPod *Pod) ([]take, bool) {
 		}
 		if x.Amount > 0 {
 			onlyCounts := fromPod.OnlyCounts && b.problem.TakeLimits[x.Limit].Borrowed
-			takes = addTake(takes, take{x.Limit, x.Amount, x.Amount, onlyCounts})
+			takes = addTake(takes, take{limit: x.Limit, amount: x.Amount, last: x.Amount, onlyCounts: onlyCounts})
 		}
 	}
 
@@ -262,8 +264,8 @@ func (b *jobBuilder) takesOf(fromPod *Pod) ([]take, bool) {
 }
 
 // setLastTakes sets for each limit of what is borrowed which part of a whole job is taken last: what is left without
-// as many pods as the job can spare, at least one pod. Those with the least amounts are taken
-// before, because then the last part is the largest. pods are those that may be evicted alone.
+// as many pods as the job can spare, at least one pod. Such a limit allows the last part while less than most was taken
+// before. So the pods with the least amounts are taken before. pods are those that may be evicted alone.
 func (b *jobBuilder) setLastTakes(fromJob *Job, whole []take, pods []elasticTake) {
 	for i := range whole {
 		x := &whole[i]
@@ -295,7 +297,8 @@ func (m *model) addLimits(p *Problem) {
 	}
 }
 
-// addUnitsOfLimits sets for each limit the units that count against it, and what follows from these.
+// addUnitsOfLimits sets for each limit the units that count against it, the largest last part of one of them, and whether
+// all jobs together could exceed the limit (isTight).
 func (m *model) addUnitsOfLimits() {
 	for u, takes := range m.takes {
 		for _, x := range takes {

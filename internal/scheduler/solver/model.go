@@ -2,7 +2,7 @@ package solver
 
 // This file lays out nodes, pod sets and quotas for the search; jobs.go adds the candidates. A unit is what is evicted
 // in one step: one elastic pod, or a whole job. u is the index of a unit, and most other ints are indexes too. A
-// jobNode is one job on one of its nodes.
+// jobNode is one job on one of its nodes. countVisits counts work, which a budget bounds.
 
 import (
 	"cmp"
@@ -10,8 +10,7 @@ import (
 	"slices"
 )
 
-// model is a problem laid out for the search, with valid numbers. An amount that is NaN,
-// wrongly negative, or for an unknown index frees nothing and fits nowhere.
+// model is a problem laid out for the search. Its amounts are bounded so that sums neither overflow nor lose whole numbers.
 type model struct {
 	quotaLevels
 	dims        int       // how many resources nodes have
@@ -39,8 +38,9 @@ type model struct {
 
 // newModel lays out quotas, nodes and pod sets. addJobs follows when jobs are needed: most reclaimers fit without victims.
 func newModel(p *Problem) *model {
-	m := &model{dims: 1, nodeQuota: make([]int, len(p.Nodes))} // one resource always exists: the scarcest one
-	m.maxShared = maxLevel / int64(1+countPods(p))
+	// There is at least one resource, also if nothing is requested: scarcestResource returns its index then.
+	m := &model{dims: 1, nodeQuota: make([]int, len(p.Nodes))}
+	m.maxShared = maxLevel / int64(1+countPods(p)) // what all pods release together stays within maxLevel
 	m.addQuotas(p)
 	m.subtractUses(p)
 	for i := range p.PodSets {
@@ -127,14 +127,14 @@ type neededResource struct {
 // maxAmount bounds an amount of a resource. Sums of larger ones would not be exact.
 const maxAmount = 1e18
 
-// boundAmount returns an amount within maxAmount, and notes for its resource whether it is whole.
+// boundAmount returns an amount within maxAmount. It allows the tolerance for its resource if the amount is not whole.
 func (m *model) boundAmount(resource int, amount float64) float64 {
 	m.noteFraction(resource, amount)
 	return min(max(amount, -maxAmount), maxAmount)
 }
 
-// noteFraction allows the tolerance for a resource if an amount is not whole. Whole amounts
-// must fit exactly.
+// noteFraction allows the tolerance for a resource if an amount is not whole. Between whole amounts the tolerance, which
+// is less than 1, makes no difference.
 func (m *model) noteFraction(resource int, amount float64) {
 	if amount != math.Trunc(amount) {
 		m.tolerances[resource] = Tolerance
@@ -184,7 +184,7 @@ func hardestFirst(podSets []podSet) []int {
 
 // countFitting returns how many pods fit into what is available on a node. That can be more than the pod set has.
 func (set *podSet) countFitting(available []float64) int {
-	if len(set.needed) == 0 {
+	if len(set.needed) == 0 { // all of them fit on any node
 		return set.Count
 	}
 
@@ -240,7 +240,7 @@ type jobNode struct {
 }
 
 // forEachJobNode calls a function with every jobNode where a unit frees something: one for a pod, all of the job for a
-// whole job.
+// whole job. A pod on a node where no pending pod could run has none.
 func (m *model) forEachJobNode(u int, call func(jobNode int)) {
 	if p := m.units[u].pod; p != wholeJob {
 		if m.pods[p].jobNode != none {
@@ -255,7 +255,7 @@ func (m *model) forEachJobNode(u int, call func(jobNode int)) {
 }
 
 // unitLoss returns the loss of a unit if its job has no other victim. It is 0 in other ranks than the one that
-// the search decides about.
+// the search decides about: higher ranks are decided, and lower ones may lose anything until their turn.
 func (m *model) unitLoss(u int) Loss {
 	if m.unitRanks[u] != m.currentRank {
 		return Loss{}

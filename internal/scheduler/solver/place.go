@@ -1,5 +1,7 @@
 package solver
 
+// This file finds a node for each pending pod. countVisits counts work, which a budget bounds.
+
 import (
 	"cmp"
 	"slices"
@@ -70,8 +72,8 @@ const maxPlacementTries = 300
 // fills nodes.
 type placementSearch struct {
 	*capacity
-	order     []int
-	quotas    []int64
+	order     []int    // the pod sets
+	quotas    []int64  // by quota: the cards left
 	places    [][]int  // by pod set
 	visited   [][]bool // by pod set and node: a pod of the set failed there
 	triesLeft int

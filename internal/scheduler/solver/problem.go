@@ -70,18 +70,18 @@ type Node struct {
 }
 
 // withoutEmptyPodSets returns the problem without pod sets of which no pod is pending, so that
-// they cost no work, and the index of each pod set that stays.
+// they cost no work, and for each pod set that stays its index in p.
 func (p *Problem) withoutEmptyPodSets() (*Problem, []int) {
-	asked := *p
+	pending := *p
 	indexes := []int(nil)
-	asked.PodSets = nil
+	pending.PodSets = nil
 	for i := range p.PodSets {
 		if p.PodSets[i].Count > 0 {
-			asked.PodSets = append(asked.PodSets, p.PodSets[i])
+			pending.PodSets = append(pending.PodSets, p.PodSets[i])
 			indexes = append(indexes, i)
 		}
 	}
-	return &asked, indexes
+	return &pending, indexes
 }
 
 // PodSet is a group of identical pending pods.
@@ -209,6 +209,7 @@ func (l lossRate) compare(other lossRate) int {
 	return cmp.Or(cmp.Compare(l[0], other[0]), cmp.Compare(l[1], other[1]), cmp.Compare(l[2], other[2]))
 }
 
+// addSaturating returns a + b, or the largest number where that would overflow.
 func addSaturating(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64

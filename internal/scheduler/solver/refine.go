@@ -1,7 +1,8 @@
 package solver
 
 // This file makes a plan cheaper. A unit is one elastic pod or a whole job; u and v are indexes of units. A neighborhood
-// is a few units around a victim, about which a search decides again: which of them are victims.
+// is a few units around a victim, about which a search decides again: which of them are victims. countVisits counts work,
+// which a budget bounds.
 
 import (
 	"cmp"
@@ -219,7 +220,7 @@ func (s *state) searchCheaper(units []int) bool {
 func (s *state) searchAllSets() (found, complete bool) {
 	search := s.newBranchAndBound(s.openUnits())
 	search.potential = s.capacityWithout(s.openUnits())
-	search.triesLeft = 10 * maxSearchTries
+	search.triesLeft = 10 * maxSearchTries // without it there is no plan, so it may try more than a search for a cheaper one
 	search.searchFrom(0, true)
 	for _, u := range search.bestSet {
 		s.addVictim(u, none)

@@ -12,7 +12,7 @@ import (
 // chooseByRank chooses units of a rank only where lower ranks do not suffice, and in each rank
 // those with the least loss. It decides about one rank after the other, beginning with the
 // highest that must lose anything. For each it assumes that lower ranks lose all they can. When the budget for ranks
-// ends, it keeps that for the ranks below, and drops what is needless, the highest rank first.
+// ends, the ranks below do lose all they can, except what is needless: that is dropped, the highest rank first.
 func (m *model) chooseByRank() *state {
 	// With one rank there is nothing to decide about ranks.
 	if m.currentRank <= 0 {
@@ -113,7 +113,7 @@ func (m *model) ranksSuffice(rank int, chosen []int) (enough bool) {
 // victims, and other units of higher ranks are not. Units of lower ranks have no loss for now, and those that block no
 // other choice are victims until their own rank is decided.
 func (m *model) prepareRank(rank int, chosen []int) {
-	m.countVisits(len(m.units) / workPerVisit)
+	m.countVisits(len(m.units) / workPerVisit) // a work of 1 for each unit
 	m.currentRank = rank
 	clear(m.preselected)
 	for _, u := range chosen {

@@ -37,6 +37,7 @@ func (q *quotaLevels) addQuotas(p *Problem) {
 	q.ofCards = make([]bool, len(q.levelsOf))
 }
 
+// multiplySaturating returns a * b, or the largest number where that would overflow. Neither is below 0.
 func multiplySaturating(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64/b {
 		return math.MaxInt64

@@ -20,12 +20,12 @@ type Result struct {
 
 // Solve returns the plan with the least loss that it finds. That is the least there is for a
 // small problem, and close to it for a large one. There is no plan if some pending pods cannot
-// be placed, whatever is evicted. most bounds the work that makes the first plan cheaper. The
-// first plan has a budget of its own, also where only a search of all sets finds it.
-func Solve(p *Problem, most int) Result {
-	asked, indexes := p.withoutEmptyPodSets()
-	m := newModel(asked)
-	plan := m.findPlan(asked, min(most, MaxWork))
+// be placed, whatever is evicted. maxWork bounds the work that makes the first plan cheaper, in the unit of MaxWork. The
+// first plan has a budget of its own, also where only a search of all sets of victims finds it.
+func Solve(p *Problem, maxWork int) Result {
+	pending, indexes := p.withoutEmptyPodSets()
+	m := newModel(pending)
+	plan := m.findPlan(pending, min(maxWork, MaxWork))
 
 	// The caller's pod sets include empty ones, which have no places.
 	if plan != nil {
@@ -38,9 +38,9 @@ func Solve(p *Problem, most int) Result {
 	return Result{Plan: plan, Work: m.work, OutOfBudget: m.outOfBudget}
 }
 
-// findPlan returns a plan for the model's problem, nil if it finds none. It looks for one without victims first. most
+// findPlan returns a plan for the model's problem, nil if it finds none. It looks for one without victims first. maxWork
 // bounds the work that makes a plan cheaper.
-func (m *model) findPlan(p *Problem, most int) *Plan {
+func (m *model) findPlan(p *Problem, maxWork int) *Plan {
 	// No eviction helps beyond what the quotas allow, and to see that needs no layout of the jobs.
 	if m.exceedsQuotas(p) {
 		return nil
@@ -56,7 +56,7 @@ func (m *model) findPlan(p *Problem, most int) *Plan {
 	}
 
 	m.addJobs(p)
-	m.refineBudget = most
+	m.refineBudget = maxWork
 	best := m.chooseByRank()
 	if best == nil {
 		return nil

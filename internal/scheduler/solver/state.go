@@ -1,7 +1,7 @@
 package solver
 
 // A unit is what is evicted in one step: one elastic pod, or a whole job. u is the index of a unit. A jobNode is a job on
-// one of its nodes.
+// one of its nodes. countVisits counts work, which a budget bounds.
 
 import "slices"
 
@@ -47,7 +47,7 @@ func newState(m *model) *state {
 
 // initialState returns the state in which a choice begins, with the preselected victims.
 func (m *model) initialState() *state {
-	m.countVisits(len(m.units) / workPerVisit)
+	m.countVisits(len(m.units) / workPerVisit) // a work of 1 for each unit
 	s := newState(m)
 	for u, given := range m.preselected {
 		if given && s.canAddVictim(u) {
@@ -62,7 +62,7 @@ func (s *state) chosenUnits() []int {
 	return slices.DeleteFunc(s.openUnits(), func(u int) bool { return !s.isVictim[u] })
 }
 
-// fitsAll reports whether all pod sets can be placed. Of several pod sets it sets the places.
+// fitsAll reports whether all pod sets can be placed. Of several pod sets it stores the places, of one it only counts.
 func (s *state) fitsAll() bool {
 	if s.isInsufficient() {
 		return false
@@ -134,13 +134,15 @@ func (s *state) addVictim(u, jobNode int) {
 func (s *state) dropVictim(u, jobNode int) {
 	s.isVictim[u] = false
 	s.applyUnit(u, jobNode, -1)
+	// The loss of a whole job includes that of its single pods, so a pod beside it takes no loss away.
 	if s.units[u].pod == wholeJob || !s.jobStates[s.units[u].job].whole {
 		s.loss = s.loss.minus(s.addedLoss(u))
 	}
 }
 
-// applyUnit adds to the state what a unit frees, releases and counts against limits, or subtracts it if sign is -1.
-// jobNode is as in addVictim. A whole job frees what its single victims have not freed.
+// applyUnit adds to the state what a unit frees on nodes, releases of quotas and counts against limits, or subtracts it if
+// sign is -1. A whole job frees what its single victims have not freed: on all its nodes if jobNode is none, on no node if
+// it is nowhere (where only quotas matter), otherwise at that jobNode alone (where only one node matters).
 func (s *state) applyUnit(u, jobNode, sign int) {
 	// What a unit still releases depends on the job's other victims, so it is applied before jobState changes.
 	if s.releases != nil {
@@ -153,7 +155,7 @@ func (s *state) applyUnit(u, jobNode, sign int) {
 		spent.whole = sign > 0
 		jobNodes := s.jobs[x.job].jobNodes
 		switch jobNode {
-		case none: // it frees all of them
+		case none:
 		case nowhere:
 			jobNodes = span{}
 		default:
@@ -322,7 +324,7 @@ func (s *state) forEachSingleVictim(job int, call func(v int)) {
 		return
 	}
 	units := s.jobs[job].units
-	s.countVisits((units.end - units.from) / workPerVisit)
+	s.countVisits((units.end - units.from) / workPerVisit) // a work of 1 for each unit
 	for v := units.from; v < units.end; v++ {
 		if s.units[v].pod != wholeJob && s.isVictim[v] {
 			call(v)

@@ -1,7 +1,8 @@
 package solver
 
 // This file has what the pod sets need, and upper bounds of what victims can give back of it within the limits of
-// takes.go. A unit is one elastic pod or a whole job; u is the index of a unit.
+// takes.go. A unit is one elastic pod or a whole job; u is the index of a unit. A take that onlyCounts uses up a limit, but
+// the limit cannot refuse it. countVisits counts work, which a budget bounds.
 
 import (
 	"cmp"
@@ -82,6 +83,7 @@ func (s *state) amountOf(u, resource int) (amount float64) {
 			if resource > s.dims {
 				isCounted = x.quota == s.required[resource-s.dims-1]
 			}
+			// quotas has the least of all levels, so this is the lowest level that has so little.
 			if level, _ := s.lowestLevelBelow(x.quota, s.quotas[x.quota]+1); isCounted && x.level <= level {
 				amount += sign * float64(x.amount)
 			}

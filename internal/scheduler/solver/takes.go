@@ -6,7 +6,8 @@ package solver
 import "slices"
 
 // applyTakes adds to the sums what a unit counts against limits, or subtracts it if sign is -1. A whole job counts only
-// what its single victims have not counted.
+// what its single victims have not counted. A pod that another rule may take too counts, but the limit cannot refuse it
+// (onlyCounts), so refusable leaves it out.
 func (s *state) applyTakes(u, sign int) {
 	add := func(v, sign int) {
 		for _, x := range s.takes[v] {
@@ -42,7 +43,9 @@ func (s *state) canTake(u int) bool {
 		limit := &s.limits[x.limit]
 		excess := s.taken[x.limit] - limit.most
 		switch {
+		// A limit all of whose victims only count refuses none of them.
 		case excess <= 0 || s.refusable[x.limit] == 0:
+		// Only a limit of what is borrowed may be exceeded, and only by less than the largest last part of a victim.
 		case !limit.borrowed || excess >= limit.largest:
 			return false
 		default:
@@ -63,7 +66,7 @@ func (s *state) canTake(u int) bool {
 // count allows every order too. Units that only count come first: what is taken by another rule leaves less that
 // is borrowed.
 func (s *state) hasOrder(added int) bool {
-	left := slices.Clone(s.taken)
+	left := slices.Clone(s.taken) // what the units that have no place in the order yet count
 	refusable := slices.Clone(s.refusable)
 	removed := map[int]bool{}
 	for {
