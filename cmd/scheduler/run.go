@@ -155,8 +155,8 @@ func (r readiness) String() string {
 	return text
 }
 
-// newConfigLoader returns a configuration loader with a directory of its own, in which Volcano reads the accepted text, and
-// a function that ends its events and removes the directory.
+// newConfigLoader returns a configuration loader with a directory of its own, in which Volcano reads the accepted text,
+// and a function that ends its events and removes the directory.
 func newConfigLoader(config *rest.Config, flags *flags) (*configloader.Loader, func(), error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "configuration"))
 	if err != nil {
@@ -267,8 +267,8 @@ type work struct {
 	evictor *cardreclaim.Evictor
 }
 
-// schedule runs Volcano's scheduler until ctx ends. It returns earlier only with an error. observe gets a report of each
-// session.
+// schedule runs Volcano's scheduler until ctx ends. It returns earlier only with an error. observe gets a report of
+// each session.
 func (w *work) schedule(ctx context.Context, config *rest.Config, observe func(capacitycard.SessionReport)) error {
 	sched, err := scheduler.NewScheduler(config, w.opt)
 	if err != nil {
@@ -313,8 +313,8 @@ func replaceEvictor(sched *scheduler.Scheduler, evictor *cardreclaim.Evictor) er
 	return nil
 }
 
-// schedulerCache returns the cache of a scheduler, which is in an unexported field. It returns errNoCache if that field is
-// not as in Volcano v1.14.1.
+// schedulerCache returns the cache of a scheduler, which is in an unexported field. It returns errNoCache if that field
+// is not as in Volcano v1.14.1.
 func schedulerCache(sched *scheduler.Scheduler) (*cache.SchedulerCache, error) {
 	field := reflect.ValueOf(sched).Elem().FieldByName("cache")
 	if !field.IsValid() || field.Kind() != reflect.Interface || field.IsNil() || field.Elem().Type() != reflect.TypeFor[*cache.SchedulerCache]() {

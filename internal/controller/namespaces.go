@@ -116,8 +116,8 @@ func (s *QuotaSelectors) SelectedNamespaces(ctx context.Context, reader client.R
 	return localquota.SelectNamespaces(selector, list.Items), nil
 }
 
-// RequestsForNamespace returns the requests for the CardQuotas that select a namespace explicitly, by labels. It lists all
-// CardQuotas, so it also forgets the selectors of those that are gone.
+// RequestsForNamespace returns the requests for the CardQuotas that select a namespace explicitly, by labels. It lists
+// all CardQuotas, so it also forgets the selectors of those that are gone.
 func (s *QuotaSelectors) RequestsForNamespace(ctx context.Context, reader client.Reader, namespace client.Object) ([]reconcile.Request, error) {
 	var list v1alpha1.CardQuotaList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

@@ -134,8 +134,8 @@ func (n *NodeInventory) Nodes() []card.NodeState {
 	return n.tracker.Nodes()
 }
 
-// updateNode keeps a node as it is now. It calls nodeCallbacks only if the CardInventory may show another state: kubelets
-// write the status of a node all the time.
+// updateNode keeps a node as it is now. It calls nodeCallbacks only if the CardInventory may show another state:
+// kubelets write the status of a node all the time.
 func (n *NodeInventory) updateNode(object any) {
 	if node, ok := object.(*corev1.Node); ok {
 		var before *corev1.Node
@@ -149,8 +149,8 @@ func (n *NodeInventory) updateNode(object any) {
 	}
 }
 
-// hasSameCards reports whether the CardInventory shows the same for two versions of a node. It is made from nothing else of
-// them.
+// hasSameCards reports whether the CardInventory shows the same for two versions of a node. It is made from nothing
+// else of them.
 func hasSameCards(before, after *corev1.Node) bool {
 	if before == after {
 		return true

@@ -49,10 +49,10 @@ func GroupByQueue(all []Bypass) BypassesByQueue {
 	return groups
 }
 
-// FindBypasses returns, sorted by name, the pods with cards that another scheduler placed,
-// or that were created with a node name. charges has the charge of each pod, schedulers are the names of ours.
-// Terminating pods use nothing, as everywhere. seen keeps what managedFields said first, and this call adds new pods to it. A tenant
-// who may update a pod can rewrite them later, to hide a node name or to raise a false alarm.
+// FindBypasses returns, sorted by name, the pods with cards that another scheduler placed, or that were created with a
+// node name. charges has the charge of each pod, schedulers are the names of ours. Terminating pods use nothing, as
+// everywhere. seen keeps what managedFields said first, and this call adds new pods to it. A tenant who may update a
+// pod can rewrite them later, to hide a node name or to raise a false alarm.
 func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.Inventory, schedulers []string, seen FirstProvenance) []Bypass {
 	var out []Bypass
 	for _, pod := range pods {

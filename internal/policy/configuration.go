@@ -112,8 +112,8 @@ func describeHierarchy(spec v1alpha1.ServiceTypePolicySpec) string {
 	return message
 }
 
-// neverHadBase reports whether the operator has rendered nothing yet, or only from the built-in
-// default. If the ConfigMap is gone, written, the hash of the last text, says so: rendered is the text from that default.
+// neverHadBase reports whether the operator has rendered nothing yet, or only from the built-in default. If the
+// ConfigMap is gone, written, the hash of the last text, says so: rendered is the text from that default.
 func neverHadBase(live *corev1.ConfigMap, written, rendered string) bool {
 	if live != nil && live.Annotations[v1alpha1.AnnotationRenderedFrom] != "" {
 		return live.Annotations[v1alpha1.AnnotationRenderedFrom] == renderedFromDefault

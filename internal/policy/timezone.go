@@ -8,8 +8,8 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// BillingTimeZone returns the time zone in which the days of bills begin. The default is UTC. It refuses Local, which is the
-// zone of whichever machine the operator runs on.
+// BillingTimeZone returns the time zone in which the days of bills begin. The default is UTC. It refuses Local, which
+// is the zone of whichever machine the operator runs on.
 func BillingTimeZone(spec v1alpha1.ServiceTypePolicySpec) (*time.Location, error) {
 	zone, err := time.LoadLocation(spec.BillingTimeZone)
 	if err != nil || spec.BillingTimeZone == time.Local.String() {

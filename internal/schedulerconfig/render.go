@@ -162,8 +162,8 @@ func (r *renderer) replacePlugin(entry *yaml.Node) bool {
 	return true
 }
 
-// addCapacityCard adds capacity-card with its arguments to a list of plugins, before predicates, so that it filters nodes
-// first, else at the end.
+// addCapacityCard adds capacity-card with its arguments to a list of plugins, before predicates, so that it filters
+// nodes first, else at the end.
 func (r *renderer) addCapacityCard(plugins *yaml.Node) error {
 	entry := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{stringNode("name"), stringNode(CapacityCard)}}
 	if len(r.overlay.Arguments) > 0 {

@@ -179,8 +179,8 @@ func boundRequests(list corev1.ResourceList) corev1.ResourceList {
 	return selectRequests(list, names)
 }
 
-// selectRequests returns from a list the requests of the most relevant ones of names, nil for none. names are resources of
-// the list.
+// selectRequests returns from a list the requests of the most relevant ones of names, nil for none. names are resources
+// of the list.
 func selectRequests(list corev1.ResourceList, names []corev1.ResourceName) corev1.ResourceList {
 	names = mostRelevant(names)
 	switch len(names) {

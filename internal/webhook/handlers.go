@@ -83,8 +83,8 @@ func (v validator[T]) validateObject(ctx context.Context, object, before T) (adm
 	return warningsAndError(req, result)
 }
 
-// warningsAndError converts a Result into the answer to a request: its warnings, and an error that refuses the object if
-// the Result has errors.
+// warningsAndError converts a Result into the answer to a request: its warnings, and an error that refuses the object
+// if the Result has errors.
 func warningsAndError(req admission.Request, result rules.Result) (admission.Warnings, error) {
 	result = result.Truncated()
 	warnings := make(admission.Warnings, len(result.Warnings))
@@ -118,8 +118,8 @@ func (h *handlers) warnCardQuotaDeletion(ctx context.Context, req admission.Requ
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// validateServiceTypePolicy reads what the rules for the policy compare it with: the CardQuotas, the nodes, the policy in
-// force, its base ConfigMap and that of the scheduler.
+// validateServiceTypePolicy reads what the rules for the policy compare it with: the CardQuotas, the nodes, the policy
+// in force, its base ConfigMap and that of the scheduler.
 func (h *handlers) validateServiceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
 	// With nil it is the policy that took effect last, whatever is written now.
 	input := rules.PolicyInput{Volcano: h.namespaces.Volcano, InForce: h.inventory.PolicyInForce(nil)}
@@ -284,8 +284,8 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 	return input, nil
 }
 
-// queuesAround returns a Queue, the Queues above it as far as they are known, and those directly below it. find returns a
-// Queue by name, nil for an unknown one.
+// queuesAround returns a Queue, the Queues above it as far as they are known, and those directly below it. find returns
+// a Queue by name, nil for an unknown one.
 func (h *handlers) queuesAround(ctx context.Context, queue *v1beta1.Queue, find func(name string) *v1beta1.Queue) []*v1beta1.Queue {
 	var around []*v1beta1.Queue
 	// Administrators can write any parent into a Queue, so the path may be a cycle.

@@ -58,9 +58,9 @@ func keepEvictionRule(req admission.Request, job, before *batchv1.Job) admission
 	return admission.PatchResponseFromRaw(req.Object.Raw, kept)
 }
 
-// addEvictionRule writes the rule for evicted pods before all others of a Job, since the first rule that matches counts.
-// It also sets podReplacementPolicy Failed: the API server has already set TerminatingOrFailed, which it refuses beside
-// a podFailurePolicy.
+// addEvictionRule writes the rule for evicted pods before all others of a Job, since the first rule that matches
+// counts. It also sets podReplacementPolicy Failed: the API server has already set TerminatingOrFailed, which it
+// refuses beside a podFailurePolicy.
 func addEvictionRule(raw []byte) ([]byte, error) {
 	job, spec, err := readSpec(raw)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 const isNotMirrorPod = `!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups` +
 	` && has(object.metadata.annotations) && 'kubernetes.io/config.mirror' in object.metadata.annotations)`
 
-// BypassPolicy returns the ValidatingAdmissionPolicy for new pods that request a card or
-// carry the charged-queue annotation. resources are the card resources, sorted. Without any
-// it returns nil. An annotation lists them: the operator reads it back after a restart, and takes them as cards for good.
+// BypassPolicy returns the ValidatingAdmissionPolicy for new pods that request a card or carry the charged-queue
+// annotation. resources are the card resources, sorted. Without any it returns nil. An annotation lists them: the
+// operator reads it back after a restart, and takes them as cards for good.
 //
 // It needs no other object and no running operator. It fails closed: the API server refuses
 // a pod that it cannot evaluate.
@@ -116,7 +116,8 @@ func bypassMatchConditions(exempt []v1alpha1.ServiceAccountReference) []admissio
 		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(has(object.spec.serviceAccountName) && (request.namespace + '/' + object.spec.serviceAccountName) in ` + celList(accounts) + `)`})
 }
 
-// accountNames returns accounts as the user names in their requests, and as namespace/name, for the pods that run as them.
+// accountNames returns accounts as the user names in their requests, and as namespace/name, for the pods that run as
+// them.
 func accountNames(exempt []v1alpha1.ServiceAccountReference) (users, accounts []string) {
 	for _, account := range exempt {
 		users = append(users, "system:serviceaccount:"+account.Namespace+":"+account.Name)

@@ -121,7 +121,8 @@ func (b *bills) listPodUsages(pods []queueusage.BilledPod) []cardseconds.PodUsag
 }
 
 // recountAtNextEnd requests a count for when the first terminating pod of a node that is not Ready no longer counts:
-// its grace period ends then, and no event says so. If that time is the same as at the last count, the timer runs already.
+// its grace period ends then, and no event says so. If that time is the same as at the last count, the timer runs
+// already.
 func (u *UsageCollector) recountAtNextEnd(now time.Time) {
 	next := u.facts.NextEnd(now)
 	if next.IsZero() || next.Equal(u.nextEnd) {

@@ -44,9 +44,9 @@ func (u *UsageCollector) notifyCounted() {
 	}
 }
 
-// queuesWithUnknownCards returns the queues of CardQuotas with a card that no node has, before or after. Their condition
-// CardsKnown suggests a card that nodes have, and names cards that no label names yet. So it returns none if nodes have
-// the same cards, in any number, and sameUnnamed reports that the unnamed ones are unchanged.
+// queuesWithUnknownCards returns the queues of CardQuotas with a card that no node has, before or after. Their
+// condition CardsKnown suggests a card that nodes have, and names cards that no label names yet. So it returns none if
+// nodes have the same cards, in any number, and sameUnnamed reports that the unnamed ones are unchanged.
 func queuesWithUnknownCards(before, after map[card.Name]card.Count, sameUnnamed bool, quotas []*v1alpha1.CardQuota) []string {
 	if sameUnnamed && maps.EqualFunc(before, after, func(card.Count, card.Count) bool { return true }) {
 		return nil

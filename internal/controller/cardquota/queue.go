@@ -57,8 +57,8 @@ func (r *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool
 	return desired(r.queue).InSync(r.queue), nil
 }
 
-// writeQueue applies the desired Queue. wasInSync means that another manager caused any difference. It emits an event if
-// it adopts a Queue, replaces changes of other managers, or creates a Queue again that another client deleted.
+// writeQueue applies the desired Queue. wasInSync means that another manager caused any difference. It emits an event
+// if it adopts a Queue, replaces changes of other managers, or creates a Queue again that another client deleted.
 func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, wasInSync bool) (cardquota.QueueWrite, error) {
 	want := desired(r.queue)
 	replaced, err := r.applyQueue(ctx, &want, wasInSync)
@@ -310,9 +310,9 @@ func (r *reconciliation) releaseFields(ctx context.Context) error {
 // jsonPointerEscaper escapes a key for the path of a JSON patch.
 var jsonPointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// removeManagedFields keeps every value of the Queue but LabelManagedBy and drops the operator's
-// ownership of the fields, so that the Queue is as if users had written it. Server-side apply cannot do that, so it patches managedFields,
-// with the resource version as a lock.
+// removeManagedFields keeps every value of the Queue but LabelManagedBy and drops the operator's ownership of the
+// fields, so that the Queue is as if users had written it. Server-side apply cannot do that, so it patches
+// managedFields, with the resource version as a lock.
 func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 	live, err := getQueue(ctx, r.live, r.quota.QueueName())
 	if err != nil {

@@ -114,8 +114,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 	return r.usage, nil
 }
 
-// addIndexes adds the indexes of the cache by which the controller lists namespaces, CardQuotas and Queues: without one, a
-// list looks at all of them.
+// addIndexes adds the indexes of the cache by which the controller lists namespaces, CardQuotas and Queues: without
+// one, a list looks at all of them.
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, index := range []struct {
 		object   client.Object

@@ -234,8 +234,8 @@ func (r *reconciliation) placeQueue(ctx context.Context) (place cardquota.Placem
 		return place, nil, err
 	}
 
-	// Stage brings CPU and memory as close to the CardQuota as the family allows now. One wait can be shown, and what they
-	// wait for means little before the Queue is in its place.
+	// Stage brings CPU and memory as close to the CardQuota as the family allows now. One wait can be shown, and what
+	// they wait for means little before the Queue is in its place.
 	place, resourceWait := r.tree.Placement(r.quota, parent).Stage(r.quota, family)
 	if wait == nil {
 		wait = resourceWait
@@ -256,8 +256,8 @@ func (r *reconciliation) lockMoves() (unlock func()) {
 	return r.moves.Unlock
 }
 
-// readNeighbors returns the Queue of the parent CardQuota and those above it, if the Queue has to be created below them or
-// moved there. It reads the API server, since a move by an old cache could make a cycle.
+// readNeighbors returns the Queue of the parent CardQuota and those above it, if the Queue has to be created below them
+// or moved there. It reads the API server, since a move by an old cache could make a cycle.
 func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors, error) {
 	neighbors := cardquota.Neighbors{Live: r.queue}
 	ancestors := r.tree.Ancestors(r.quota.Name)
@@ -292,8 +292,8 @@ func (r *reconciliation) readNeighbors(ctx context.Context) (cardquota.Neighbors
 	return neighbors, nil
 }
 
-// readFamily returns the Queues whose CPU and memory bound those of the Queue below a parent: its children, its siblings
-// and the parent. Root has no limit, so below it only the children count.
+// readFamily returns the Queues whose CPU and memory bound those of the Queue below a parent: its children, its
+// siblings and the parent. Root has no limit, so below it only the children count.
 func (r *reconciliation) readFamily(ctx context.Context, parent string) (family cardquota.Family, err error) {
 	name := r.quota.QueueName()
 	family.Children, err = r.childQueues(ctx, name)

@@ -209,10 +209,10 @@ func quotasByQueue(tree *cardquota.Tree, owners map[string]*v1alpha1.CardQuota) 
 	return quotas
 }
 
-// postponeTotals reports whether the numbers of over-allocated cards stay as they are for now: a node that flaps
-// would otherwise rewrite the status of every tenant with the card each second. If so, it schedules a count for when
-// they may change; if not, their age begins again. moved are the queues whose numbers differ, turned reports that a card
-// has become over-allocated or is no longer.
+// postponeTotals reports whether the numbers of over-allocated cards stay as they are for now: a node that flaps would
+// otherwise rewrite the status of every tenant with the card each second. If so, it schedules a count for when they may
+// change; if not, their age begins again. moved are the queues whose numbers differ, turned reports that a card has
+// become over-allocated or is no longer.
 func (u *UsageCollector) postponeTotals(moved []string, turned bool, now time.Time) bool {
 	if len(moved) == 0 { // no condition changes
 		return false
@@ -280,7 +280,8 @@ func sameBypasses(before, after []enforcement.Bypass) bool {
 // changes of their number, because one node would rewrite the statuses of all tenants.
 func bothOrNone(before, after card.Count) bool { return (before > 0) == (after > 0) }
 
-// queuesWithCards returns the queues with a quota whose status shows one of the cards: it is granted, used or requested.
+// queuesWithCards returns the queues with a quota whose status shows one of the cards: it is granted, used or
+// requested.
 func queuesWithCards(cards []card.Name, queues map[string]queueusage.Usage, quotas map[string]card.Quota) []string {
 	if len(cards) == 0 {
 		return nil

@@ -20,8 +20,8 @@ func (u *UsageCollector) FreshTree() (tree *cardquota.Tree, isFresh bool) {
 	return last.tree, last.specChanges == u.specChanges.Load()
 }
 
-// compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards. It also sets the metric of
-// the Queues that grant cards without a CardQuota.
+// compareWithInventory compares what CardQuotas and other Queues grant with the healthy cards. It also sets the metric
+// of the Queues that grant cards without a CardQuota.
 func (u *UsageCollector) compareWithInventory(read *countedObjects) *cardquota.QuotaTotals {
 	unowned := cardquota.UnownedQuotas(read.cardQuotas, read.tree.GrantingQueues(read.queues))
 	u.metrics.setUnowned(unowned)

@@ -13,8 +13,8 @@ import (
 // errNoRoom reports that no ConfigMap has room for an entry.
 var errNoRoom = errors.New("no ConfigMap has room")
 
-// archive writes entries of days and months that are over into the slots, its ConfigMaps. Only the goroutine that stores
-// sums uses it.
+// archive writes entries of days and months that are over into the slots, its ConfigMaps. Only the goroutine that
+// stores sums uses it.
 type archive struct {
 	entries cardseconds.Archive
 	slots   [cardseconds.Slots]slot
@@ -46,8 +46,8 @@ func (a *archive) load(ctx context.Context, store objectStore) error {
 }
 
 // readSlot reads which entries a slot has, and adds the months among them to into, if that is not nil. If the operator
-// may not read it, it is to be read again before it is written. into is nil for a slot that is read again: its months are
-// known.
+// may not read it, it is to be read again before it is written. into is nil for a slot that is read again: its months
+// are known.
 func (a *archive) readSlot(ctx context.Context, store objectStore, i int, into *months) error {
 	// The rights of an earlier version may name fewer ConfigMaps. One that cannot be read must
 	// not stop the others.
@@ -87,8 +87,8 @@ func (a *archive) keys() []cardseconds.EntryKey {
 	return keys
 }
 
-// maxTries is in how many slots an entry is tried at a time. All slots fail while the API server refuses ConfigMaps, and
-// the sums are stored again in half a minute.
+// maxTries is in how many slots an entry is tried at a time. All slots fail while the API server refuses ConfigMaps,
+// and the sums are stored again in half a minute.
 const maxTries = 3
 
 // write stores an entry in a slot with room. If one cannot be written, the next one is tried.

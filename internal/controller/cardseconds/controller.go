@@ -251,7 +251,8 @@ func (k *Keeper) closePeriods(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// closableEntries returns the entries that can be written to the archive: for each part the days and months that are over and stored.
+// closableEntries returns the entries that can be written to the archive: for each part the days and months that are
+// over and stored.
 func (k *Keeper) closableEntries() []cardseconds.EntryKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -303,8 +304,8 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 const monthlyUseAge = time.Minute
 
 // MonthlyUse returns the card-seconds of some queues together in this month and in the one before. It is false before
-// the stored sums are loaded and the time in which no replica counted is added, and if something that is stored could not
-// be read.
+// the stored sums are loaded and the time in which no replica counted is added, and if something that is stored could
+// not be read.
 func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

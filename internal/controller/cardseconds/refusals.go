@@ -83,9 +83,9 @@ func (k *Keeper) write(ctx context.Context, i int, version string, c change) (st
 	return written, err
 }
 
-// StorageProblems returns what keeps card-seconds from being stored. A ConfigMap counts that was refused for refusedTime.
-// That of a running part without sums does not count, because nothing is to be written there. Before the sums are loaded
-// each ConfigMap counts, because until then nothing is stored at all.
+// StorageProblems returns what keeps card-seconds from being stored. A ConfigMap counts that was refused for
+// refusedTime. That of a running part without sums does not count, because nothing is to be written there. Before the
+// sums are loaded each ConfigMap counts, because until then nothing is stored at all.
 func (k *Keeper) StorageProblems() cardinventory.Bills {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -82,8 +82,8 @@ func (k *Keeper) loadMeter() error {
 }
 
 // claimPart reads a part and writes it again with the identity of this replica. isRead is false if the operator may not
-// read the part, and then its sums are not loaded. It returns an error if the part cannot be read for another reason, or
-// other replicas write it all the time. It returns none if the part cannot be written: writePart tries that again.
+// read the part, and then its sums are not loaded. It returns an error if the part cannot be read for another reason,
+// or other replicas write it all the time. It returns none if the part cannot be written: writePart tries that again.
 func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) {
 	for range maxClaims {
 		read, err := k.read(ctx, i)

@@ -137,8 +137,8 @@ func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.
 // +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas/status,verbs=patch
 
 // Reconcile creates the views of a CardQuota, which are its LocalCardQuotas, deletes those in namespaces that it no
-// longer selects, and writes the status of the others. A namespace may refuse its view, for example by a ResourceQuota. The
-// other namespaces do not wait for it.
+// longer selects, and writes the status of the others. A namespace may refuse its view, for example by a ResourceQuota.
+// The other namespaces do not wait for it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	quota := &v1alpha1.CardQuota{}
 	switch err := r.client.Get(ctx, req.NamespacedName, quota); {

@@ -42,7 +42,8 @@ type Reconciler struct {
 	events   record.EventRecorder
 	now      func() time.Time
 	throttle *shared.StatusThrottle
-	// watchBase watches the base, the ConfigMap over which the policy is laid, instead of the previous one, none for "".
+	// watchBase watches the base, the ConfigMap over which the policy is laid, instead of the previous one, none for
+	// "".
 	watchBase func(types.NamespacedName)
 	// schedulerNamespace is the namespace of our scheduler, volcanoNamespace that of
 	// Volcano's programs.

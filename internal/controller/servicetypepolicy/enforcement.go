@@ -112,7 +112,8 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 		return policy.UnknownEnforcement(), nil
 	}
 
-	// No event says that a heartbeat became too old, or who holds the leader Lease, so a time for the next look is needed.
+	// No event says that a heartbeat became too old, or who holds the leader Lease, so a time for the next look is
+	// needed.
 	until := now.Add(leaderPollInterval)
 	if observed.SchedulerAlive() {
 		until = observed.NextCheck()

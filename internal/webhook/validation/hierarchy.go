@@ -11,8 +11,8 @@ import (
 )
 
 // checkHierarchy checks the place of a CardQuota in the tree of quotas. proposed has it as it is to be, before is the
-// CardQuota as it was, nil for a new one. It refuses what is newly wrong. An error from before that does not grow becomes
-// a warning. An excess is a rule that is broken, and by how much.
+// CardQuota as it was, nil for a new one. It refuses what is newly wrong. An error from before that does not grow
+// becomes a warning. An excess is a rule that is broken, and by how much.
 func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed writtenTree) {
 	var priorityBefore []excess
 	if before != nil {
@@ -51,8 +51,8 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed 
 	proposed.warnOfParent(result, quota)
 }
 
-// checkFlat refuses what only a tree allows, and warns of what only a tree uses. before is nil for a new CardQuota; what
-// was wrong in it already only warns.
+// checkFlat refuses what only a tree allows, and warns of what only a tree uses. before is nil for a new CardQuota;
+// what was wrong in it already only warns.
 func checkFlat(result *Result, quota, before *v1alpha1.CardQuota) {
 	const flat = "queueHierarchy of the ServiceTypePolicy is Flat"
 	wrong := func(quota *v1alpha1.CardQuota) (found Result) {
@@ -116,8 +116,8 @@ func (w writtenTree) excessesBelow(below []string, top *v1alpha1.CardQuota) (fou
 	return found
 }
 
-// pathExcesses checks that the path to the top level ends, so is no cycle, and that it is not too deep for the CardQuota and for the
-// deepest one below.
+// pathExcesses checks that the path to the top level ends, so is no cycle, and that it is not too deep for the
+// CardQuota and for the deepest one below.
 func (w writtenTree) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	at := specPath.Child("parent")
 	path := namesOf(append([]*v1alpha1.CardQuota{c}, w.Ancestors(c.Name)...))
@@ -148,8 +148,8 @@ func (w writtenTree) deepestBelow(name string) (deepest []string) {
 	return deepest
 }
 
-// workExcesses checks that only leaves take jobs: a CardQuota with children has no service type, and neither has the parent
-// of another one.
+// workExcesses checks that only leaves take jobs: a CardQuota with children has no service type, and neither has the
+// parent of another one.
 func (w writtenTree) workExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	if children := w.Children(c.Name); len(children) > 0 && c.Spec.ServiceType != "" {
 		found = append(found, newExcess("type", "", 1, specPath.Child("serviceType"), "it is the parent of %s, and only leaves take jobs: remove serviceType, and give the jobs a CardQuota of their own below this one",

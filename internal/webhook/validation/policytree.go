@@ -34,8 +34,8 @@ func warnPrioritiesCut(result *Result, effective v1alpha1.ServiceTypePolicySpec,
 		"the operator cuts it below that type: set the priorities of the types further apart, or lower spec.priority of these CardQuotas")
 }
 
-// exceededBand returns the band of priorities that the service type of a CardQuota has, if the priority of the CardQuota
-// is beyond it. It returns false for a CardQuota without a priority, and for a type that is not defined.
+// exceededBand returns the band of priorities that the service type of a CardQuota has, if the priority of the
+// CardQuota is beyond it. It returns false for a CardQuota without a priority, and for a type that is not defined.
 func exceededBand(quota *v1alpha1.CardQuota, bandFor func(serviceType string) (servicetype.Band, bool)) (servicetype.Band, bool) {
 	band, isDefined := bandFor(quota.Spec.ServiceType)
 	if !isDefined || quota.Spec.Priority == nil {

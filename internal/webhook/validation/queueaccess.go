@@ -52,8 +52,8 @@ func podsForOurScheduler(load *Workload, input *WorkloadInput) []queuedPod {
 	return pods
 }
 
-// checkAccess sets the tree of the queue, and the refusal of the namespace by the queue, or by the nearest queue above it
-// that refuses. It sets nothing for a queue that does not exist.
+// checkAccess sets the tree of the queue, and the refusal of the namespace by the queue, or by the nearest queue above
+// it that refuses. It sets nothing for a queue that does not exist.
 func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 	if p.queue == nil {
 		return
@@ -86,8 +86,8 @@ func (p *queuedPod) checkAccess(namespace string, input *WorkloadInput) {
 	}
 }
 
-// checkQueueAccess refuses queues that the namespace may not use. It only warns of a queue that does not exist, and while
-// the namespace is not known yet.
+// checkQueueAccess refuses queues that the namespace may not use. It only warns of a queue that does not exist, and
+// while the namespace is not known yet.
 func checkQueueAccess(pods []queuedPod) Result {
 	var result Result
 	for _, p := range pods {

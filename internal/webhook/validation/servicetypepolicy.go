@@ -135,8 +135,8 @@ func warnDeprecated(result *Result, effective v1alpha1.ServiceTypePolicySpec) {
 	}
 }
 
-// warnBaseConfigMap warns of a base configuration that the policy cannot be merged into now, and of a
-// missing one, for which the built-in one stands. written is the hash of the configuration that the operator last wrote.
+// warnBaseConfigMap warns of a base configuration that the policy cannot be merged into now, and of a missing one, for
+// which the built-in one stands. written is the hash of the configuration that the operator last wrote.
 func warnBaseConfigMap(result *Result, effective v1alpha1.ServiceTypePolicySpec, written string, input PolicyInput) {
 	if input.BaseUnknown {
 		return

@@ -38,9 +38,9 @@ func (w writtenTree) unwrittenExcesses(c *v1alpha1.CardQuota) (found []excess) {
 // the child with the parent as it is.
 const applyAgain = " and apply this again"
 
-// ownExcesses checks the entries of a CardQuota against those of its parent. Of each card, CPU and memory it returns only
-// the first excess, so that one mistake is one error. sumExcesses has those of sums. of begins the messages: "" if the
-// CardQuota is what the user writes.
+// ownExcesses checks the entries of a CardQuota against those of its parent. Of each card, CPU and memory it returns
+// only the first excess, so that one mistake is one error. sumExcesses has those of sums. of begins the messages: "" if
+// the CardQuota is what the user writes.
 func (w writtenTree) ownExcesses(name, of string) (found []excess) {
 	again := ""
 	if of == "" {
@@ -124,7 +124,8 @@ func addEntries(to map[quota.Resource]bool, c *v1alpha1.CardQuota) {
 	}
 }
 
-// priorityExcesses checks that the priority of a CardQuota stays below the next service type of the policy, nil for none.
+// priorityExcesses checks that the priority of a CardQuota stays below the next service type of the policy, nil for
+// none.
 func priorityExcesses(c *v1alpha1.CardQuota, inForce *v1alpha1.ServiceTypePolicy) []excess {
 	if inForce == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// warnOfParent warns of a parent that is missing or being deleted, and of a CardQuota that is a parent because it has no
-// service type. Neither is wrong, but may not be meant.
+// warnOfParent warns of a parent that is missing or being deleted, and of a CardQuota that is a parent because it has
+// no service type. Neither is wrong, but may not be meant.
 func (w writtenTree) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 	at := specPath.Child("parent")
 	parent := w.Quota(c.Spec.Parent)

@@ -175,7 +175,8 @@ type WorkloadInput struct {
 	Namespace *corev1.Namespace
 	// Queue returns a Queue by name, nil when unknown.
 	Queue func(name string) *v1beta1.Queue
-	// Tree returns a tree that has a Queue, those above it and those directly below it, quota.Flat while queues are flat.
+	// Tree returns a tree that has a Queue, those above it and those directly below it, quota.Flat while queues are
+	// flat.
 	Tree func(queue *v1beta1.Queue) *quota.Tree
 	// PodGroup returns a PodGroup of the object's namespace by name, nil when unknown.
 	PodGroup func(name string) *v1beta1.PodGroup
@@ -222,10 +223,10 @@ func isOurs(w *Workload, pod *corev1.Pod, spec *v1alpha1.ServiceTypePolicySpec) 
 	return (name == "" && w.Volcano) || slices.Contains(spec.Scheduler.Names, name)
 }
 
-// queueOf returns the queue that is charged for a pod of the workload, as the scheduler and
-// Volcano's controllers determine it: the queue in its spec, else that of the pod or its PodGroup. A workload of Volcano
-// has it in its spec only, so the pod may be nil. With Volcano's optional webhook for PodGroups, a namespace can have its
-// own queue. Then the PodGroup is validated with that one.
+// queueOf returns the queue that is charged for a pod of the workload, as the scheduler and Volcano's controllers
+// determine it: the queue in its spec, else that of the pod or its PodGroup. A workload of Volcano has it in its spec
+// only, so the pod may be nil. With Volcano's optional webhook for PodGroups, a namespace can have its own queue. Then
+// the PodGroup is validated with that one.
 func (w *WorkloadInput) queueOf(load *Workload, pod *corev1.Pod) string {
 	if load.Queue != "" || load.Volcano {
 		return cmp.Or(load.Queue, workload.DefaultQueue)

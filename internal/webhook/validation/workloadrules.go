@@ -52,8 +52,8 @@ func checkWorkload(ctx context.Context, load *Workload, input *WorkloadInput) (r
 	return checkRequests(ctx, load, pods, input), checkBoundsAndAccess(load, pods)
 }
 
-// checkBoundsAndAccess checks the number of templates and the access to the queues. Both stay errors for an object with a
-// controller, because a tenant can write any owner reference.
+// checkBoundsAndAccess checks the number of templates and the access to the queues. Both stay errors for an object with
+// a controller, because a tenant can write any owner reference.
 func checkBoundsAndAccess(load *Workload, pods []queuedPod) Result {
 	result := checkQueueAccess(pods)
 	if load.Truncated {
@@ -87,8 +87,8 @@ func checkRequests(ctx context.Context, load *Workload, pods []queuedPod, input 
 	return result
 }
 
-// RefuseOverlarge refuses a workload that is too large to validate, since it may request
-// cards. wasOverlarge reports that the one it replaces was as large: then it only warns. Real workloads are far smaller.
+// RefuseOverlarge refuses a workload that is too large to validate, since it may request cards. wasOverlarge reports
+// that the one it replaces was as large: then it only warns. Real workloads are far smaller.
 func RefuseOverlarge(wasOverlarge bool, input WorkloadInput) Result {
 	var result Result
 	result.refuse(specPath, "has too many parts to be validated: write fewer tasks with more replicas, or several jobs")

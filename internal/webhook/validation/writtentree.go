@@ -47,8 +47,8 @@ type writtenTree struct {
 }
 
 // newWrittenTree returns the CardQuotas that decide about the validated one. here is what the tree has of that one: it
-// as it was before the change, it as it is to be, or nil for a tree without it. It owns its queue there, even if another
-// CardQuota still does until that is deleted.
+// as it was before the change, it as it is to be, or nil for a tree without it. It owns its queue there, even if
+// another CardQuota still does until that is deleted.
 func newWrittenTree(validated, here *v1alpha1.CardQuota, input CardQuotaInput) writtenTree {
 	w := writtenTree{Tree: cardquota.Flat, input: input}
 	if !IsTree(input.Policy) {
@@ -74,9 +74,9 @@ func unownedChildren(input CardQuotaInput) []*v1beta1.Queue {
 	})
 }
 
-// relativesOf reduces a list of all CardQuotas, which it changes, to those that decide about the given ones: the ancestors
-// of each, and all below its parent, or below itself without one. One that is being deleted needs nothing of its parent
-// any more, unless there are others below it. A given one may be nil.
+// relativesOf reduces a list of all CardQuotas, which it changes, to those that decide about the given ones: the
+// ancestors of each, and all below its parent, or below itself without one. One that is being deleted needs nothing of
+// its parent any more, unless there are others below it. A given one may be nil.
 func relativesOf(all []*v1alpha1.CardQuota, given ...*v1alpha1.CardQuota) []*v1alpha1.CardQuota {
 	byName := make(map[string]*v1alpha1.CardQuota, len(all))
 	children := map[string][]*v1alpha1.CardQuota{}
