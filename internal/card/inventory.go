@@ -64,7 +64,7 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 		slices.Sort(resources)
 	}
 
-	inv.unnamed = listUnnamedCards(nodes, nil)
+	inv.unnamed = listUnnamedCards(nodes, nil) // a Tracker adds what only other nodes make cards
 	return inv
 }
 
@@ -97,7 +97,7 @@ func (i *Inventory) NamesFor(resource corev1.ResourceName) []Name { return i.res
 func (i *Inventory) ResourcesFor(name Name) []corev1.ResourceName { return i.byName[name] }
 
 // ResourceForRequest returns the resource that provides the cards of a request, "" when no node
-// has such a card.
+// has such a card. Its alternatives share one resource, so the first that a node has decides.
 func (i *Inventory) ResourceForRequest(request Request) corev1.ResourceName {
 	for _, name := range request.names {
 		if resources := i.byName[name]; len(resources) > 0 {
@@ -152,7 +152,7 @@ func (i *Inventory) AnomalousNodes() (nodes int) {
 }
 
 // isWithholding reports whether an anomaly of the node withholds cards. Only MoreThanLabelled may leave
-// them to pods: where the node offers less than twice as many as its labels say.
+// them to pods, outside of Unnamed: where the node offers less than twice as many as its labels say.
 func (n *Node) isWithholding(anomaly Anomaly) bool {
 	return anomaly.Reason != MoreThanLabelled || slices.Contains(n.Unnamed, anomaly.Resource)
 }
@@ -247,8 +247,8 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	}
 	t.nodes[node.Name] = after
 
-	// An object can change what unlabelledCards returns although its cards stay. With mappings,
-	// rememberCards also reads the labels, so even equal cards can make a resource known.
+	// While its cards stay, a node can begin to offer a resource that is a card elsewhere only. With
+	// mappings, its labels alone can make one more resource a lasting card.
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(t.unlabelledCards(before.object, before.recognised), t.unlabelledCards(node, recognised))
 	knowsMore := (!sameCards || len(t.mappings) > 0) && t.rememberCards(after)
@@ -270,11 +270,11 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 func (t *Tracker) rememberCards(node trackedNode) bool {
 	resources := node.recognised.resources()
 	if len(t.mappings) > 0 {
-		// A mapping of another resource can make more of them cards: it replaces the labels of its vendor, and
-		// on a node without labels all that could be cards is withheld.
+		// A mapped resource is a card only while its mapping exists. Other resources stay cards, also those
+		// that are withheld because a mapping replaces the labels of their vendor.
 		mapped := t.mappings.Resources()
 		resources = slices.DeleteFunc(resources, func(r corev1.ResourceName) bool { return slices.Contains(mapped, r) })
-		// A resource that labels make a card stays one when its mapping is removed.
+		// A mapped resource that labels alone make a card stays one without its mapping, too.
 		labelled := recogniseLabels(node.object, nil)
 		resources = append(resources, labelled.resources()...)
 	}

@@ -64,6 +64,7 @@ func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mapp
 	switch {
 	case len(names) > 1: // which of the cards it is, is unknown
 		m.withhold(Anomaly{SeveralModels, resource, fmt.Sprintf("offers %s, which spec.cards of the policy maps to more than one card: %s", resource, Join(names, ", "))})
+	// A label that makes no card name could mean another card than the name of the other mapping.
 	case problem != nil && (len(names) == 0 || problem.Reason == InvalidLabel):
 		m.withhold(*problem)
 	default:

@@ -183,7 +183,7 @@ func checkMappedResource(name string) error {
 }
 
 // checkModel requires a model that makes a card name. For a MIG slice the name has also the profile, which
-// is a part of the resource.
+// is a part of the resource. Whether slices are shared is known on each node only, so it asks an empty one.
 func (m Mapping) checkModel() error {
 	if !modelPattern.MatchString(m.Model) {
 		return fmt.Errorf("%s is no card model: write letters, digits, '-', '_' and '.', at most 63", quoteText(m.Model))

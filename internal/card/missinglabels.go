@@ -19,7 +19,7 @@ func DescribeMissingLabels(labels map[string]string, resource corev1.ResourceNam
 }
 
 // typeWithoutMemory returns the card type <vendor>/<type> of a resource whose label names a model without <vendor>/<type>.memory.
-// A vendor other than NVIDIA may name its resource differently.
+// A vendor other than NVIDIA may name its resource differently. It is false where no model lacks its memory.
 func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (string, bool) {
 	isIncomplete := func(base string) bool {
 		_, hasMemory := labels[base+MemorySuffix]
@@ -29,7 +29,7 @@ func typeWithoutMemory(labels map[string]string, resource corev1.ResourceName) (
 	vendor, _, _ := strings.Cut(string(resource), "/")
 	base := strings.TrimSuffix(string(resource), SharedSuffix)
 	if strings.HasPrefix(base, MIGPrefix) {
-		base = NVIDIA + "/gpu"
+		base = NVIDIA + "/gpu" // slices have the model of the whole card
 	}
 
 	if isIncomplete(base) || vendor == NVIDIA { // NVIDIA's labels have the name of the resource

@@ -135,8 +135,9 @@ func findBySmallestDistance(wanted spelling, others []spelling) int {
 	return nearest
 }
 
-// distanceBetween returns the edit distance of two names, limit if there are more. A misspelt vendor is
-// part of the name. A known one is not: two models of one vendor would always be near.
+// distanceBetween returns the edit distance of two names, at most limit. Without a known vendor in front,
+// a name may begin with a misspelt one, which the distance of the whole names finds. A known vendor does
+// not count: two models of one vendor would always be near.
 func distanceBetween(wanted, other spelling, limit int) int {
 	distance := editDistance(wanted.withoutVendor, other.withoutVendor, limit)
 	if wanted.withoutVendor == wanted.lower {
@@ -146,7 +147,7 @@ func distanceBetween(wanted, other spelling, limit int) int {
 }
 
 // editDistance returns how many bytes must be inserted, deleted or replaced to turn one text into
-// the other. It returns limit if there are more.
+// the other (Levenshtein's distance), at most limit.
 func editDistance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

@@ -73,7 +73,7 @@ type Anomaly struct {
 type product struct{ vendor, kind, model string }
 
 // recogniseLabels returns the cards of a node from its labels and status.allocatable. mapped are
-// resources of the node that mappings name, and that its allocatable does not list.
+// resources of the node that mappings name, and that the caller removed from allocatable.
 //
 // A label <vendor>/<type>.product beside <vendor>/<type>.memory names the model. nvidia.com/mig-* are MIG slices or shares of
 // them, <vendor>/<type>.shared shares, <vendor>/<type> whole cards. A vendor may name its resource differently
@@ -109,6 +109,7 @@ func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
 		return out
 	}
 
+	// Slices and shares come first: where there are any, addWholeCards guesses no resource of another name.
 	r := nodeRecognition{node: node, product: products[0], mapped: mapped, out: &out}
 	r.addMIGSlices()
 	r.addMPSShares()
@@ -146,7 +147,7 @@ func productLabels(labels map[string]string) []product {
 // productResources returns the resources of a node that belong to a product: those named after
 // its type, otherwise all of its vendor's domain except network devices. NVIDIA's cards always have
 // the name of their type, so nothing else of its domain is one. Where a mapping names a card of the
-// vendor, the label is no guess for the others of its domain.
+// vendor, the product is probably that card's, so it says nothing about the rest of the domain.
 func productResources(node *corev1.Node, p product, mapped []corev1.ResourceName) []corev1.ResourceName {
 	whole := corev1.ResourceName(p.vendor + "/" + p.kind)
 	var exact, domain []corev1.ResourceName
@@ -172,7 +173,7 @@ func (p product) isMapped(mapped []corev1.ResourceName) bool {
 }
 
 // isReplaced reports whether mappings name all cards of the product, so that its labels count no
-// more.
+// more. MIG slices without a mapping still get their model from the labels.
 func (p product) isReplaced(node *corev1.Node, mapped []corev1.ResourceName) bool {
 	return p.isMapped(mapped) && len(productResources(node, p, mapped)) == 0 && (p.vendor != NVIDIA || len(migResources(node)) == 0)
 }

@@ -46,7 +46,8 @@ func sharesByReplicas(node *corev1.Node, resource corev1.ResourceName, mapped []
 	return labelledReplicas(node.Labels, string(resource)) > 1 && !hasSharesOf(node, resource, mapped)
 }
 
-// hasSharesOf reports whether shares of cards have a resource of their own.
+// hasSharesOf reports whether shares of cards have a resource of their own, which the node offers or a
+// mapping names.
 func hasSharesOf(node *corev1.Node, resource corev1.ResourceName, mapped []corev1.ResourceName) bool {
 	shares := resource + SharedSuffix
 	_, isRenamed := node.Status.Allocatable[shares]
@@ -76,7 +77,7 @@ func (r *nodeRecognition) numberInLabels(resource corev1.ResourceName) (labelled
 
 	n := labelledNumber{base: base, count: Count(count), replicas: labelledReplicas(r.node.Labels, base)}
 	if base == string(resource) && hasSharesOf(r.node, resource, r.mapped) {
-		n.replicas = 1 // they are those of the shares
+		n.replicas = 1 // the label is about the shares, which are another resource
 	}
 
 	n.number = n.count * n.replicas

@@ -32,7 +32,8 @@ func (u UnnamedCards) Equal(other UnnamedCards) bool {
 // caller must not change the list.
 func (i *Inventory) UnnamedCards() []UnnamedCards { return i.unnamed }
 
-// UnnamedCardsFor returns those that no label names yet and that may be of a resource, all for "".
+// UnnamedCardsFor returns those that no label names yet and that may be of a resource, all for "". Entries
+// without a resource may be of any.
 func (i *Inventory) UnnamedCardsFor(resource corev1.ResourceName) []UnnamedCards {
 	isOther := func(u UnnamedCards) bool {
 		return resource != "" && u.Resource != "" && u.Resource != resource

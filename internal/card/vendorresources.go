@@ -105,7 +105,7 @@ var (
 const neuronCore corev1.ResourceName = "aws.amazon.com/neuroncore"
 
 // LooksLikeCard reports whether a resource has the name of a card, or of a part of one, of a vendor of
-// accelerators.
+// accelerators. An amount of cores is no card, except the one that pods request by itself.
 func LooksLikeCard(resource corev1.ResourceName) bool {
 	name, ofAccelerator := acceleratorName(resource)
 	return ofAccelerator && (resource == neuronCore || !coreAmounts.MatchString(name))
@@ -125,16 +125,19 @@ func acceleratorName(resource corev1.ResourceName) (string, bool) {
 	if !isExtended || name == "" {
 		return "", false
 	}
+
 	switch {
 	case !offersCards(domain, name):
 		return "", false
+	// Vendors of cards also offer the memory of cards, monitors, switches and network devices.
 	case memoryAmounts.MatchString(name) || otherDevices.MatchString(name) || isNetworkDevice(resource):
 		return "", false
 	}
 	return name, true
 }
 
-// offersCards reports whether a resource with this name is a card by the lists.
+// offersCards reports whether a domain offers cards under a name: under any, where its vendor makes nothing
+// else, otherwise under those that its pattern matches.
 func offersCards(domain, name string) bool {
 	names, isListed := accelerators[domain]
 	if slices.Contains(cardVendors, domain) || (isListed && names == nil) {
@@ -143,7 +146,8 @@ func offersCards(domain, name string) bool {
 	return isNameOf(accelerators, domain, name) || isNameOf(sharingSoftware, domain, name)
 }
 
-// isNameOf reports whether the pattern of a domain, or of one that it is a subdomain of, matches a name.
+// isNameOf reports whether the pattern of a domain, or of one that it is a subdomain of, matches a name. A
+// domain without a pattern matches none: offersCards takes its names, and not those of its subdomains.
 func isNameOf(list map[string]*regexp.Regexp, domain, name string) bool {
 	names, isListed := list[domain]
 	for !isListed && domain != "" {

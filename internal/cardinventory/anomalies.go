@@ -183,8 +183,8 @@ func unmappedText(resource corev1.ResourceName, looksLike string) string {
 }
 
 // offersCardBeside reports whether a node that offers the cores of cards as a resource also offers the cards, so that
-// quotas limit the cores by these: cards of the same vendor, or of any where software shares cards. Allocatable cores
-// need an allocatable card.
+// quotas limit the cores by these: cards of the same vendor, or of any where software shares cards. Beside allocatable
+// cores the card must be allocatable, too: pods could use the cores otherwise, and be charged for no card.
 func (l anomalyList) offersCardBeside(node card.TrackedNode, cores corev1.ResourceName) bool {
 	countCards := func(resource corev1.ResourceName) card.Count {
 		return countOf(node.Object.Status.Allocatable, resource)
@@ -325,7 +325,7 @@ func (l anomalyList) countNodes(nodes []card.TrackedNode) (count int) {
 	return count
 }
 
-// describeFirst returns the first anomalies: those of cards that no quota limits, then those of bills, then by
+// describeFirst returns the first n anomalies: those of cards that no quota limits, then those of bills, then by
 // reason, then by card or resource.
 func (l anomalyList) describeFirst(n int) []v1alpha1.InventoryAnomaly {
 	keys := slices.SortedFunc(maps.Keys(l.byKey), func(a, b anomalyKey) int {
@@ -372,7 +372,7 @@ func (s *anomalySum) describe(key anomalyKey) v1alpha1.InventoryAnomaly {
 func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 	where := listNames("node", nodes)
 	switch {
-	case key.reason == v1alpha1.AnomalyModelChanged:
+	case key.reason == v1alpha1.AnomalyModelChanged: // its text says only how the name changed
 		slices.Sort(s.pods)
 		return fmt.Sprintf("%s: %d %s that %s hold %s, because a label with the model changed. Their queues are charged by the name of now, so they may hold more than their quota. "+
 			"Keep one model in the labels of a node, or name the card in spec.cards of the ServiceTypePolicy. The anomaly ends with these pods",

@@ -130,10 +130,10 @@ func (d DesiredQueue) DriftedFields(live *v1beta1.Queue) []string {
 	return drift
 }
 
-// ServiceTypeChanged reports whether the policy changed the service type since the operator
-// wrote the live Queue. Then the operator's own priority or reclaimable differs from the
-// desired one. Or the operator owns the quota, and no manager owns either field. Writing
-// the desired Queue then replaces no other manager's value.
+// ServiceTypeChanged reports whether the live Queue differs because the policy changed the
+// service type, so that writing the desired Queue replaces no other manager's value. Either the
+// operator owns priority or reclaimable, with an old value. Or it owns the quota, and no manager
+// owns priority and reclaimable.
 func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
@@ -216,9 +216,9 @@ func IsBelowQueue(live *v1beta1.Queue) bool {
 const unknownManager = "another client"
 
 // otherParentManager returns the manager that keeps spec.parent at another value than the
-// wanted one, "" for none. Volcano's queue controller writes root into every Queue without a
-// parent, so its value does not count. Nor does a value without an owner, if the wanted
-// parent is another queue.
+// wanted one, "" for none, and if none is wanted. Volcano's queue controller writes root into
+// every Queue without a parent, so its value does not count. Nor does a value without an owner,
+// if the wanted parent is another queue than root.
 func otherParentManager(live *v1beta1.Queue, want string) string {
 	if live == nil || want == "" {
 		return ""
@@ -245,8 +245,8 @@ func HasOtherParentManager(live *v1beta1.Queue, want string) bool {
 // program has a prefix in its image.
 func isQueueController(manager string) bool { return strings.HasSuffix(manager, "controller-manager") }
 
-// otherWeightManager returns the manager of spec.weight if it is another one and the value
-// is not the wanted one.
+// otherWeightManager returns the other manager that keeps spec.weight at another value than the
+// wanted one, "" for none.
 func otherWeightManager(live *v1beta1.Queue, want int32) string {
 	if live == nil || live.Spec.Weight == want {
 		return ""

@@ -56,7 +56,7 @@ func TopLevelQueues(queues []*v1beta1.Queue) []*v1beta1.Queue {
 }
 
 // UnownedQuotas returns the quotas of Queues without a CardQuota. They were retained, or
-// written by hand, and the scheduler enforces them.
+// written by hand, and the scheduler enforces them. One that cannot be parsed grants nothing.
 func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[string]card.Quota {
 	owned := make(map[string]bool, len(quotas))
 	for _, quota := range quotas {

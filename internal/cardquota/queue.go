@@ -51,8 +51,8 @@ type PolicyInput struct {
 	Bands func(name string) (servicetype.Band, bool)
 }
 
-// priorityOf returns the priority of a Queue, and the band of its service type if that cuts
-// the priority.
+// priorityOf returns the priority of a Queue, and the band (the priorities that its service type
+// may have) if that cuts the priority, otherwise nil.
 func (p PolicyInput) priorityOf(quota *v1alpha1.CardQuota, serviceType servicetype.Type) (int32, *servicetype.Band) {
 	if quota.Spec.Priority == nil {
 		return serviceType.Priority, nil
@@ -172,7 +172,7 @@ func stopAnnotations(quota *v1alpha1.CardQuota, place Placement) map[string]stri
 	return out
 }
 
-// newDesiredQueue returns the fields that every Queue of a CardQuota carries.
+// newDesiredQueue returns the fields that every Queue of a CardQuota carries. allocated or parent "" is left out.
 func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated, parent string) DesiredQueue {
 	spec := apply.QueueSpec()
 	config := apply.Queue(quota.QueueName()).WithSpec(spec).WithAnnotations(map[string]string{

@@ -58,7 +58,7 @@ func NewWrittenTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unman
 	})
 }
 
-// newTree is NewTree with the way in which the amounts of the tree are resolved.
+// newTree is NewTree with a function that returns the amounts in force from those that are written, by queue.
 func newTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, resolve func(map[string]quota.TreeQueue) *quota.Tree) *Tree {
 	owners := OwnersByQueue(quotas)
 	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), owners: owners}
@@ -74,7 +74,7 @@ func newTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 		if parent := t.quotas[q.Spec.Parent]; parent != nil {
 			of.Parent = parent.QueueName()
 		} else if q.Spec.Parent != "" {
-			of.Parent = missingParent + q.Spec.Parent
+			of.Parent = missingParent + q.Spec.Parent // no queue, so that the path ends here
 		}
 		written[queue] = of
 	}
@@ -167,7 +167,7 @@ func (t *Tree) HasViews(queue string) bool {
 // Below returns the names of the CardQuotas whose path leads through the given one, by level.
 func (t *Tree) Below(name string) []string {
 	var below []string
-	for _, queue := range t.queues.Below(t.queueOf(name))[1:] {
+	for _, queue := range t.queues.Below(t.queueOf(name))[1:] { // the first is the given one
 		if owner := t.owners[queue]; owner != nil {
 			below = append(below, owner.Name)
 		}

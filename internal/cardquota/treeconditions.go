@@ -48,8 +48,8 @@ func (t *Tree) HierarchyCondition(q *v1alpha1.CardQuota, own *queueusage.Usage) 
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonHierarchyValid, "%s", message)
 }
 
-// describeWork says what keeps a CardQuota with children from being only a parent, "" if
-// nothing does.
+// describeWork says what is wrong with a CardQuota that takes no jobs, because it has children or no
+// serviceType: it has a serviceType all the same, or jobs. It is "" for any other.
 func (t *Tree) describeWork(q *v1alpha1.CardQuota, own *queueusage.Usage) string {
 	children := t.childNames(q.Name)
 	if len(children) == 0 && q.Spec.ServiceType != "" {
@@ -79,7 +79,7 @@ var excessReasons = []string{
 }
 
 // describeExcess returns the messages of all written numbers that are not in force, and the
-// most important reason.
+// first of their reasons in excessReasons.
 func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 	first := len(excessReasons)
 	missing := map[quota.Resource]bool{}   // the parent has no quota of it
@@ -94,7 +94,7 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 		kind, message := workload.DescribeExcess(e)
 		messages = append(messages, message)
 
-		if i := slices.Index(excessReasons[:first], kind); i >= 0 {
+		if i := slices.Index(excessReasons[:first], kind); i >= 0 { // before the one that was found
 			first = i
 		}
 	}

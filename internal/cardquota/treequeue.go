@@ -33,9 +33,9 @@ type Neighbors struct {
 
 // PlaceQueue returns the Queue below which the Queue of a CardQuota can be placed now, root at the
 // top level. The Queue stays where it is while its new place is not ready: Volcano refuses a
-// parent that does not exist, and a child without its parent's numbers would have none.
-// A cycle of Queues would stop Volcano's controllers. wait says why the Queue is not where it belongs, nil if
-// it is.
+// parent that does not exist, below a parent without its quota a child may use nothing, and
+// a cycle of Queues would stop Volcano's controllers. wait says why the Queue is not where it belongs, nil if
+// it is. A Queue that does not exist cannot stay anywhere, so it is not created before its place is ready.
 func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wait *Wait) {
 	stay := workload.RootQueue
 	if n.Live != nil && n.Live.Spec.Parent != "" {
@@ -47,7 +47,7 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 		return stay, &Wait{Reason: reason, KeepsQueue: n.Live == nil, Message: fmt.Sprintf("queue %s %s: %s", q.QueueName(), keptWhere(n.Live), message)}
 	}
 	above := t.quotas[q.Spec.Parent]
-	if above == nil || q.Spec.Parent == "" {
+	if above == nil || q.Spec.Parent == "" { // flat queues, or the top level
 		return workload.RootQueue, nil
 	}
 
@@ -133,7 +133,8 @@ func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
 func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return TreeQueueFor(q).Deserved.Cards() }
 
 // Placement returns what the Queue of a CardQuota carries below a Queue: the CPU and memory in force, its cards,
-// and why it is held. CPU or memory of which the CardQuota writes no amount are left out.
+// and why it is held. CPU or memory of which the CardQuota writes no amount are left out. Where it writes one, the
+// limit and what it deserves are carried also if it inherits them.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	if t.IsFlat() {
 		return Placement{Parent: parent, Capability: capabilityList(q)}

@@ -25,7 +25,8 @@ type Family struct {
 // Stage returns the placement that Volcano's webhook accepts now, on the way to the given one.
 // A child must not have more than its parent, so parents are raised first and lowered last.
 // Each amount gets as close as the neighbors allow, so that no order of writes ends in a
-// deadlock. The Wait is nil when nothing is left to do.
+// deadlock. An amount that Volcano would refuse whatever it is stays out, see leftOut. The Wait is
+// nil when nothing is left to do.
 func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}, Annotations: p.Annotations}
 	var forParent, forChildren []string
@@ -40,14 +41,14 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatAmount(key, got[i]), formatAmount(key, want[i]))
 			if leftOut[i] {
 				text = fmt.Sprintf("no %s of %s", amountNames[i], formatAmount(key, want[i]))
-			} else if isWanted || got[i] > 0 {
+			} else if isWanted || got[i] > 0 { // the children may need what is not wanted any more
 				of.staged[key] = got[i]
 			}
 
 			// A smaller amount waits for the parent to grow, a larger one for the children to shrink. One
 			// that is left out waits for the children if they have more than is wanted.
 			switch {
-			case leftOut[i] && !isWanted:
+			case leftOut[i] && !isWanted: // nothing is missing
 			case got[i] > want[i], leftOut[i] && bounds.least[i] > want[i]:
 				forChildren = append(forChildren, text)
 			case got[i] < want[i], leftOut[i]:
@@ -173,7 +174,7 @@ func (f Family) boundsFor(key quota.Resource) bounds {
 	return b
 }
 
-// limitOrNone returns the limit of a Queue, no bound for one without any limit.
+// limitOrNone returns a limit of a Queue, no bound for one that limits neither CPU nor memory.
 func limitOrNone(queue *v1beta1.Queue, limit int64) int64 {
 	if len(queue.Spec.Capability) == 0 {
 		return math.MaxInt64

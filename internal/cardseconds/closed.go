@@ -31,14 +31,14 @@ func ParseEntryKey(text string) (EntryKey, bool) {
 }
 
 // ClosablePeriods returns the days and months of a part that were over at the time until which the part is stored,
-// the earliest first. So the part never has less of a day than its entry, if the operator ends in between.
-// Before the uncounted time is added there are none: it may belong to a day that is over.
+// the earliest first. Then the stored part has all that their entries will have, so nothing is lost if the operator
+// ends between both writes. Before the uncounted time is added there are none: it may belong to a day that is over.
 func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 	if !m.hasUncounted || storedUntil.IsZero() {
 		return nil
 	}
 
-	if storedUntil.After(m.at) {
+	if storedUntil.After(m.at) { // the clock was ahead when the part was stored
 		storedUntil = m.at
 	}
 
@@ -130,7 +130,7 @@ func (m *Meter) LastDayDroppedForRoom() Period {
 // ExpireDays records, for the headers of all running parts, that the days up to and with the last one will be dropped.
 func (m *Meter) ExpireDays(last Period) { m.daysDropped = max(m.daysDropped, last) }
 
-// DropDaysForRoom records the same about days that have no room before their time.
+// DropDaysForRoom records the same about days that are dropped early, because there is no room for them.
 func (m *Meter) DropDaysForRoom(last Period) {
 	m.ExpireDays(last)
 	m.lackedRoom = true

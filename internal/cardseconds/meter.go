@@ -142,7 +142,7 @@ type piece struct {
 // cut divides the time that passed until an instant by days. The clock may have been set meanwhile, so the
 // length is given, and only the end is read from the clock.
 func (m *Meter) cut(until time.Time, length time.Duration) []piece {
-	end := until.Round(0)
+	end := until.Round(0) // wall time only, by which days are cut
 	var pieces []piece
 	for from := end.Add(-length); from.Before(end); {
 		next := nextDay(from.In(m.location()))

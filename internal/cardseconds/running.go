@@ -83,7 +83,7 @@ func (m Milli) String() string {
 	if rest == 0 {
 		return text
 	}
-	decimals := strconv.FormatInt(1000+rest, 10)[1:]
+	decimals := strconv.FormatInt(1000+rest, 10)[1:] // three digits, with zeros in front
 	return text + "." + strings.TrimRight(decimals, "0")
 }
 
@@ -136,7 +136,7 @@ func appendField(line []byte, name, value string) []byte {
 	return appendString(line, value)
 }
 
-// appendString appends a string as JSON.
+// appendString appends a string as JSON. Package json writes it if a character must be escaped.
 func appendString(line []byte, value string) []byte {
 	for i := range len(value) {
 		if c := value[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {

@@ -163,7 +163,7 @@ func driverAmong(args []ast.Expr) drivers {
 	return found
 }
 
-// isDriver reports whether an expression is device.driver.
+// isDriver reports whether an expression is device.driver, and not has(device.driver).
 func isDriver(expression ast.Expr) bool {
 	if expression.Kind() != ast.SelectKind {
 		return false

@@ -335,7 +335,7 @@ func (u *Usage) addCharge(charge *quota.Charge) {
 	u.Memory = quota.AddSaturating(u.Memory, charge.Memory)
 }
 
-// countPending counts what a pending pod requests. If the scheduler has said why it waits, or that is plain, it is
+// countPending counts what a pending pod requests. If the scheduler or the pod itself says why it waits, it is
 // listed as blocked, too.
 func (c *counter) countPending(usage *Usage, queue string, pod *corev1.Pod, group *v1beta1.PodGroup, facts *podFacts) {
 	request := &facts.request
@@ -350,7 +350,8 @@ func (c *counter) countPending(usage *Usage, queue string, pod *corev1.Pod, grou
 	}
 }
 
-// lacksGroup reports whether a pod names a PodGroup that does not exist.
+// lacksGroup reports whether a pod names a PodGroup that does not exist. It is false while the PodGroup may only be
+// unknown: the user may not read PodGroups, or the pod is new.
 func (c *counter) lacksGroup(facts *podFacts, pod *corev1.Pod) bool {
 	isMissing := facts.group != nil && facts.group.group == nil && !c.input.LacksPodGroups
 	return isMissing && !waiting.MayAwaitPodGroup(pod, c.input.Now)

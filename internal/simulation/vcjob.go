@@ -60,7 +60,8 @@ func (m *workloadMaker) addVolcanoJob(job *batch.Job) error {
 	return nil
 }
 
-// completeJob sets the defaults that Volcano's webhook sets: queue, scheduler, names of tasks, and minimums.
+// completeJob sets the defaults that Volcano's webhook sets: queue, scheduler, names of tasks, and minimums. A job that
+// names no scheduler is for ours, as whatif answers for no other.
 func (m *workloadMaker) completeJob(job *batch.Job) {
 	job.Spec.Queue = cmp.Or(job.Spec.Queue, "default")
 	if job.Spec.SchedulerName == "" {

@@ -106,7 +106,7 @@ func (l *FailureLimit) willBeCounted(pod *corev1.Pod) bool {
 }
 
 // isLastOfIndex reports whether an index of the Job fails with this pod. Then the Job fails in
-// the end.
+// the end. A pod that does not say how often its index has failed counts as the last one, to be safe.
 func (l *FailureLimit) isLastOfIndex(pod *corev1.Pod) bool {
 	if l.perIndex == nil {
 		return false
@@ -145,7 +145,7 @@ func CompactFailurePolicy(policy *batchv1.PodFailurePolicy) *batchv1.PodFailureP
 func appliesToEviction(rule *batchv1.PodFailurePolicyRule) bool {
 	if codes := rule.OnExitCodes; codes != nil {
 		return slices.ContainsFunc(evictionExitCodes, func(code int32) bool {
-			isListed := slices.Contains(codes.Values, code)
+			isListed := slices.Contains(codes.Values, code) // NotIn applies to those that are not
 			return isListed == (codes.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn)
 		})
 	}

@@ -136,7 +136,7 @@ func evictionPolicyIn(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
 		return EvictionPolicy{}, true
 	case bus.AbortJobAction, bus.TerminateJobAction, bus.CompleteJobAction:
 		return EvictionPolicy{Inelastic: true, Terminates: true}, true
-	default:
+	default: // it restarts the job, a task or a pod
 		return EvictionPolicy{Inelastic: true}, true
 	}
 }

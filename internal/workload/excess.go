@@ -25,7 +25,8 @@ func DescribeExcesses(queue string, excess []quota.Excess) (reason, message stri
 	return reason, message
 }
 
-// DescribeExcess returns the reason and the message of one number that is not in force.
+// DescribeExcess returns the reason and the message of one written amount that is not in force: what is (Allowed),
+// and why. Limit is what the parent has, and Sum what all of its children have.
 func DescribeExcess(e quota.Excess) (reason, message string) {
 	amount := func(n int64) string { return FormatTreeAmount(e.Of, n) }
 	of := e.Of.Label() + ": "
@@ -61,7 +62,8 @@ func DescribeExcess(e quota.Excess) (reason, message string) {
 		of, field, amount(e.Written), e.Parent, amount(e.Sum), amount(e.Limit), amount(e.Allowed))
 }
 
-// DescribeLackBelow says that a CardQuota has too little for those below it, in the comment of an import.
+// DescribeLackBelow says that a CardQuota has too little for those below it, in the comment of an import. Their
+// sum is its own amount (Limit), and what they have over that.
 func DescribeLackBelow(e quota.Excess) string {
 	return fmt.Sprintf("%s of %s: CardQuota %s has %s, too little for the %s of the queues below it. Raise it or lower theirs, for the operator refuses them.",
 		ExcessField(e.Kind), e.Of.Label(), e.Parent, FormatTreeAmount(e.Of, e.Limit), FormatTreeAmount(e.Of, e.Limit+e.Over()))

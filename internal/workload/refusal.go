@@ -136,7 +136,8 @@ const (
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message() }
 
-// Reason is stable, for events and conditions.
+// Reason is stable, for events and conditions. It is that of the code, except for root where queues without a
+// quota are denied: there it also depends on what is requested.
 func (r *Refusal) Reason() string {
 	if r.Code == CodeRootDenied && !r.Resource.IsCard() {
 		return ReasonEmptyQueueCapability
@@ -211,13 +212,14 @@ func RefusalFor(insufficient *quota.InsufficientQuota) *Refusal {
 	}
 
 	switch refusal.Code {
-	case CodeTerminating: // equal for all requests
+	case CodeTerminating: // it refuses every request, however small
 		refusal.Requested = 0
 		refusal.GracePeriod = insufficient.GracePeriod
-	case CodeBeyondInventory, CodeBeyondDeserved: // those of all queues, and of the one that would reclaim
+	// The limit is that of the nodes, or of the queue that would reclaim: no ancestor refuses.
+	case CodeBeyondInventory, CodeBeyondDeserved:
 		refusal.Queue = refusal.waitingQueue()
 		refusal.Requester = ""
-	case CodeNoCPU, CodeNoMemory: // whatever is requested
+	case CodeNoCPU, CodeNoMemory: // without a capability, the amounts say nothing
 		return &Refusal{Code: refusal.Code, Queue: insufficient.Queue}
 	}
 
@@ -260,10 +262,11 @@ func hardLimitCode(insufficient *quota.InsufficientQuota) Code {
 	}
 }
 
-// waitingQueue returns the queue of the workload.
+// waitingQueue returns the queue of the workload: the one below an ancestor that refuses, else the one that refuses.
 func (r *Refusal) waitingQueue() string { return cmp.Or(r.Requester, r.Queue) }
 
-// RefusalFor returns the refusal for an insufficient quota of this queue.
+// RefusalFor returns the refusal for an insufficient quota of this queue. Where queues without a quota are
+// denied, root may use nothing, and its refusal has no amounts.
 func (r QueueRules) RefusalFor(insufficient *quota.InsufficientQuota) *Refusal {
 	refusal := RefusalFor(insufficient)
 	refusal.IsDenied = r.Denied
@@ -295,7 +298,7 @@ func RefusalForFault(queue string, fault quota.Fault) *Refusal {
 		return nil
 	case quota.ParentNotFound, quota.ParentCycle:
 		refusal.Object = fault.Parent
-	case quota.TooDeep, quota.IsParent: // whatever is above the queue
+	case quota.TooDeep, quota.IsParent: // the fault of the queue itself, and not of one above it
 		return &Refusal{Code: refusal.Code, Queue: queue}
 	case quota.IsHeld:
 		refusal.Detail = fault.HoldMessage

@@ -43,5 +43,5 @@ func ReadRefusalData(data string) (refusal Refusal, isRefusal bool) {
 		}
 	}
 
-	return refusal, wordingFor(refusal.Code).blocked != ""
+	return refusal, wordingFor(refusal.Code).blocked != "" // "" for an unknown code
 }

@@ -124,7 +124,7 @@ func wordingFor(code Code) *wording {
 	return &wording{}
 }
 
-// compileWordings splits sentences into parts.
+// compileWordings splits sentences into parts. Those before decidedMark are enough to recognise a sentence.
 func compileWordings() []wording {
 	var all []wording
 	for _, of := range sentences {
@@ -211,7 +211,7 @@ func (w *wording) readMessage(message string, r *Refusal) bool {
 			rest, isRead = at.field.read(r, rest, w.textAfter(i))
 		}
 
-		if !isRead { // the message may be truncated
+		if !isRead { // the message may be truncated behind the parts that decide
 			return i >= w.decided
 		}
 	}
@@ -219,7 +219,7 @@ func (w *wording) readMessage(message string, r *Refusal) bool {
 	return true
 }
 
-// lowerLetter returns the first letter of a text as a small one.
+// lowerLetter returns the first letter of a text as a small one. In ASCII the two differ in one bit.
 func lowerLetter(text string) byte { return text[0] | ('a' - 'A') }
 
 // textAfter returns what ends a field: the text behind it, or ">" for one in brackets. It is "" at the end.
@@ -330,7 +330,7 @@ func ancestorField(before, after string) *field {
 	}, setAncestor)
 }
 
-// setAncestor makes an ancestor the queue that refuses.
+// setAncestor makes an ancestor the queue that refuses. The one read before is that of the workload.
 func setAncestor(r *Refusal, ancestor string) {
 	r.Requester = r.Queue
 	r.Queue = ancestor

@@ -140,7 +140,7 @@ func (request *Request) allowNamedCards(inv *card.Inventory) {
 func (request *Request) denyUnknownResource(pod *corev1.Pod, unknown []ResourceCount, ours bool) {
 	switch {
 	case len(unknown) != 1: // which one is the card, is unknown, so none is charged
-	case pod.Spec.NodeName == "" || (ours && ChargedQueue(pod) != ""):
+	case pod.Spec.NodeName == "" || (ours && ChargedQueue(pod) != ""): // it uses none yet, or our scheduler placed it
 		request.Resource = unknown[0].Resource
 		request.Count = unknown[0].Count
 	default:

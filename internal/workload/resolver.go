@@ -54,7 +54,7 @@ func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged s
 	}
 
 	// A tenant can write any queue into a pod that another scheduler places. That must not use up
-	// its quota.
+	// its quota. A pod without a node uses nothing yet.
 	trusted := pod.Spec.NodeName == "" || (r.UsesOurScheduler(pod) && (group != nil || charged != ""))
 	if !trusted && queue != "" && r.AllowsNamespace != nil && !r.AllowsNamespace(queue, pod.Namespace) {
 		return ""
@@ -105,7 +105,7 @@ func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *
 	resources := append([]ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...)
 	for _, requested := range resources {
 		names := possibleCards(request, requested, node, inv, last)
-		if len(resources) > 1 { // the last charge has the cards of all resources in one list
+		if len(resources) > 1 { // the last charge may mix the resources, and the next must be equal
 			names = slices.Sorted(slices.Values(names))
 		}
 		before := len(charge.Cards)
@@ -125,7 +125,8 @@ func notOffered(charge *quota.Charge, from int, inv *card.Inventory, node string
 	return slices.Clone(charge.Cards[from:])
 }
 
-// addCandidates charges every card that a resource may be. All but the first are Repeated.
+// addCandidates charges every card that a resource may be. All but the first are Repeated: the pod uses one of
+// them, so sums of the cards that exist leave them out.
 func addCandidates(charge *quota.Charge, names []card.Name, count card.Count) {
 	for i, name := range names {
 		amount := card.Amount{Name: name, Count: count}

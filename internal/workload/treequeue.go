@@ -84,8 +84,8 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 		t.Guarantee[key] = amountOf(guarantee, scale)
 	}
 
-	// What is inherited stays unwritten. Written as Unlimited, the tree would report it as above
-	// the parent's. A limit of 0 is that of a queue that is denied, which inherits nothing.
+	// What is inherited has no entry in Quota: as Unlimited, the tree would report it as above the
+	// parent's. A limit of 0 is that of a queue that is denied, which inherits nothing.
 	hasAmount := deserves || guarantees
 	switch inherits := t.Parent != "" && limit != 0 && !isManaged && !isLimited; {
 	case inherits && !hasAmount:

@@ -144,7 +144,7 @@ func minimumPods(job *batch.Job, priorityOf func(class string) int32) []int64 {
 
 	pods := make([]int64, len(tasks))
 	left := int64(job.Spec.MinAvailable)
-	add := func(i int, atMost int32) {
+	add := func(i int, atMost int32) { // pods of a task, as long as the minimum has some left
 		count := max(0, min(int64(atMost), left))
 		pods[i] += count
 		left -= count
