@@ -128,7 +128,7 @@ func TestNewWorkloadsRefusesWhatItCannotSimulate(t *testing.T) {
 		"a Deployment that exists":           {deployment("runs", ""), "exists already"},
 		"a pod that exists":                  {strings.Replace(pod, "name: x", "name: taken", 1), "exists already"},
 		"a suspended Job":                    {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  suspend: true\n  template:\n" + podTemplate("    "), "suspended"},
-		"2,000,000 replicas":                 {deployment("x", "  replicas: 2000000\n"), "more than 10000 pods"},
+		"10,001 replicas":                    {deployment("x", "  replicas: 10001\n"), "more than 10000 pods"},
 		"-1 replicas":                        {deployment("x", "  replicas: -1\n"), "not negative"},
 		"a PodGroup without pods":            {"apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: x}\n", "the files have no pods"},
 		"a hard network topology":            {volcanoJob + "spec: {networkTopology: {mode: hard}}\n", "network topology"},

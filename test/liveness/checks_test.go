@@ -61,10 +61,10 @@ func TestAJobThatTakesCardsKeptForAnotherIsFound(t *testing.T) {
 		isPreempt   bool
 		wantFailure string
 	}{
-		"preempt freed it: a job of another queue takes it":                {placedGroup("x", "other", 9), time.Second, true, tookIt},
-		"preempt freed it: a job of equal priority in the queue takes it":  {placedGroup("x", "q", 9), time.Second, true, tookIt},
-		"preempt freed it: a job of higher priority in the queue takes it": {placedGroup("x", "q", 10), time.Second, true, ""},
-		"preempt freed it: a job takes it five minutes later":              {placedGroup("x", "other", 9), 5 * time.Minute, true, ""},
+		"preempt freed it: a job of another queue takes it 4 minutes later": {placedGroup("x", "other", 9), 4 * time.Minute, true, tookIt},
+		"preempt freed it: a job of equal priority in the queue takes it":   {placedGroup("x", "q", 9), time.Second, true, tookIt},
+		"preempt freed it: a job of higher priority in the queue takes it":  {placedGroup("x", "q", 10), time.Second, true, ""},
+		"preempt freed it: a job takes it five minutes later":               {placedGroup("x", "other", 9), 5 * time.Minute, true, ""},
 		"preempt freed it: a job without pods on the node": {
 			&group{name: "x", queue: "other", min: 1}, time.Second, true, "",
 		},
@@ -103,7 +103,7 @@ func TestASecondEvictionForTheSamePodIsFound(t *testing.T) {
 		isNodeClosed bool
 		wantFailure  string
 	}{
-		"for hi-0, a second later":                         {time.Second, "hi-0", false, twice},
+		"for hi-0, 4 minutes later":                        {4 * time.Minute, "hi-0", false, twice},
 		"for hi-1, another pod of the job":                 {time.Second, "hi-1", false, ""},
 		"for hi-0, five minutes later":                     {5 * time.Minute, "hi-0", false, ""},
 		"for hi-0, and the node of its card takes no pods": {time.Second, "hi-0", true, ""},

@@ -100,7 +100,7 @@ func TestPreemptedPodsSayWhy(t *testing.T) {
 
 // TestPartialPreemptionIsCompleted: a scheduler ended while it evicted a gang of 4 pods, and left three of them
 // with the condition of an eviction. The fourth pod is pending again. The next scheduler evicts the three pods
-// too, also in a queue from which others may not reclaim. A condition that is a day old counts for nothing,
+// too, also in a queue from which others may not reclaim. A condition of more than 2.5 minutes counts for nothing,
 // because kubelets never remove it. "low*3" are the pods low-0 to low-2.
 func TestPartialPreemptionIsCompleted(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -108,9 +108,9 @@ func TestPartialPreemptionIsCompleted(t *testing.T) {
 		conditionSince time.Duration
 		wantDeleted    string
 	}{
-		"a queue that is not reclaimable": {"false", time.Second, "low*3"},
-		"a reclaimable queue":             {"true", time.Second, "low*3"},
-		"the condition is a day old":      {"false", day, ""},
+		"a queue that is not reclaimable":        {"false", 2 * time.Minute, "low*3"},
+		"a reclaimable queue":                    {"true", 2 * time.Minute, "low*3"},
+		"the condition is 3 minutes old: no pod": {"false", 3 * time.Minute, ""},
 	}) {
 		s, preempt := newPreemptScene(t, `
 			node n,m model=A cards=8
