@@ -295,7 +295,7 @@ func TestResolveTreeByExample(t *testing.T) {
 
 	check.Equal(t, "quota, deserved and guarantee of serving", [3]int64{8, 3, 1}, amountsOf(resolved.Queue("serving").Limits, "H200"))
 	check.Equal(t, "quota, deserved and guarantee of training: 0.67 has the larger fraction, so it is rounded up", [3]int64{8, 3, 1}, amountsOf(resolved.Queue("training").Limits, "H200"))
-	check.Equal(t, "quota of training, which writes none and inherits that of its parent", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved.Queue("training").Limits.Cards)
+	check.Equal(t, "quota of training, which writes none and inherits that of its parent for the cards that it deserves", card.Quota{"H200": 8, "H200/mig-1g.18gb-mixed": 7}, resolved.Queue("training").Limits.Cards)
 	check.Equal(t, "a quota of whole H800 covers no MIG slices of them", []Excess{{Kind: NotInParent, Of: "H800/mig-2g.20gb-mixed", Parent: "whole", Written: 1}}, resolved.Queue("slices").Excess[:1])
 	check.Equal(t, "fault of a queue whose parent does not exist", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved.Queue("orphan").Fault)
 	check.That(t, resolved.Queue("orphan").Limits.IsHeld, "the unused guarantee of the orphan stays reserved, although no queue can use it")

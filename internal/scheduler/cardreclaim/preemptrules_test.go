@@ -29,9 +29,9 @@ func (s *scene) endEvicted() int {
 	return len(evicted)
 }
 
-// TestAJobOfHighPriorityGetsACardOfItsFullQueue: jobs of low priority use the whole quota of queue q, 8. A job of high
-// priority comes as controllers create it: in phase Pending and with minResources, so that Volcano must enqueue it first.
-// It preempts pods of low priority, and runs two sessions later.
+// TestAJobOfHighPriorityGetsACardOfItsFullQueue: jobs of low priority use the whole quota of queue q, 8. So the free cards
+// of node m are of no use. A job of high priority comes as controllers create it: in phase Pending and with minResources,
+// so that Volcano must enqueue it first. It preempts pods of low priority, and runs two sessions later.
 func TestAJobOfHighPriorityGetsACardOfItsFullQueue(t *testing.T) {
 	for t, low := range check.Cases(t, map[string]string{
 		"the queue is full of an elastic job": `

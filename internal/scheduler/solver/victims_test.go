@@ -256,7 +256,7 @@ func TestTwoPodSetsShareFreeCards(t *testing.T) {
 // two pods that lose anything.
 func TestResourceThatNoPodRequestsChangesNothing(t *testing.T) {
 	s := newScene(`
-		node a; node b; node c
+		node a; node b
 		pending pods=3 cards=2
 		pending pods=1 cards=1
 		job four running=a*4
