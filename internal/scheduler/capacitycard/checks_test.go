@@ -216,8 +216,10 @@ func TestEachCheckOfNodesRefusesANode(t *testing.T) {
 		},
 		"in a tree, allocate first places pods with alternatives on cards that their queues deserve, and inf deserves no A": {
 			check: cardIsDeserved, jobs: "job i queue=inf min=1 pending=1 card=A|B",
-			// In the first of two runs of allocate. The scene is no tree, so its queues deserve no card.
-			change:     func(s *scene, _ *snapshot.CheckInput) { s.p.allocation.deservedFirst = &deservedFirst{} },
+			// In the first of two runs of allocate, which found just before that inf deserves no card of the request.
+			change: func(s *scene, r *snapshot.CheckInput) {
+				s.p.allocation.deservedFirst = &deservedFirst{tried: r.Task.UID}
+			},
 			wantReason: cardNotDeserved,
 		},
 		"i-0 may use cards B only": {

@@ -365,7 +365,7 @@ func (b *problemBuilder) usesOf(p *problem, queue api.QueueID, request *quota.Re
 }
 
 // solveWithVictims adds the victim jobs to a problem and returns the best plan, nil if it finds none. In a tree it tries
-// the victims of siblings first, then adds those of one more level after the other.
+// the victims of siblings first, then adds those of one more level after the other. In flat queues all have one level.
 func (b *problemBuilder) solveWithVictims(p *problem, allOrNone bool) *solver.Plan {
 	reclaimer := b.firstReclaimer(p.podSets)
 	if reclaimer < 0 {
@@ -374,11 +374,6 @@ func (b *problemBuilder) solveWithVictims(p *problem, allOrNone bool) *solver.Pl
 	}
 
 	victimJobs := b.victims.victimJobsFor(p.podSets[reclaimer].tasks[0])
-	if !b.IsTree() {
-		b.addVictimJobs(p, victimJobs)
-		return p.solve(&b.budget, allOrNone)
-	}
-
 	p.findLackingQuotas()
 	// Pods on any node can release the quota of an ancestor, so a change anywhere is worth another
 	// search.

@@ -251,7 +251,7 @@ func (b *problemBuilder) reclaimedNames(charge *quota.Charge) (names []quota.Res
 
 // borrowersOf returns the queues that lose cards with a plan and use more of them than they
 // deserve, with the names of those cards, so that they do not borrow again at once. If CPU and memory are reclaimed too,
-// it has these as well.
+// it has these as well. Flat queues borrow nothing.
 func (b *problemBuilder) borrowersOf(p *problem, plan *solver.Plan) map[string][]quota.Resource {
 	borrowers := map[string][]quota.Resource{}
 	for _, victims := range plan.Victims {

@@ -169,10 +169,7 @@ func (f *victimFinder) fillSolverJob(reclaimer *api.TaskInfo, victim *victimJob)
 			victim.solverJob.Whole = false
 		}
 
-		if f.IsTree() {
-			victim.byTree = append(victim.byTree, rule == reclaimrules.ReclaimableByTree)
-		}
-
+		victim.byTree = append(victim.byTree, rule == reclaimrules.ReclaimableByTree)
 		victim.solverJob.Pods = append(victim.solverJob.Pods, pod)
 	}
 

@@ -68,12 +68,8 @@ func (s borrowStop) restartedAt(now time.Time) borrowStop {
 }
 
 // RecordReclaimed records that others reclaimed some cards, CPU or memory that a queue had
-// borrowed. The queue may not borrow them again for a cooldown. In flat queues nothing is borrowed.
+// borrowed. The queue may not borrow them again for a cooldown.
 func (r *Rules) RecordReclaimed(queue api.QueueID, resources ...quota.Resource) {
-	if !r.IsTree() {
-		return
-	}
-
 	stops := r.stops[queue]
 	if stops == nil {
 		stops = map[quota.Resource]borrowStop{}

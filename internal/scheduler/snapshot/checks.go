@@ -147,8 +147,7 @@ func (s *Session) ReclaimsByType(task *api.TaskInfo) bool {
 	return job != nil && s.Args.ServiceTypes.Reclaims(s.ServiceType(task)) && s.Ledger.LimitsCards(string(job.Queue))
 }
 
-// DeservesCard reports whether the queue of a pod of a tree stays within what it deserves if the pod uses this card.
-// In flat queues it is false: the question is only who may borrow.
+// DeservesCard reports whether the queue of a pod stays within what it deserves if the pod uses this card.
 func (s *Session) DeservesCard(r CheckInput, name card.Name) bool {
-	return s.IsTree() && s.Ledger.Fits(string(r.Job.Queue), r.Request.On(name), s.WithinReclaimable())
+	return s.Ledger.Fits(string(r.Job.Queue), r.Request.On(name), s.WithinReclaimable())
 }

@@ -103,7 +103,7 @@ func (f *freeCards) usesCard(job *Job, r snapshot.CheckInput, name card.Name) bo
 	if !f.Ledger.Fits(string(job.Info.Queue), r.Request.On(name).OnlyCards(), quota.Within{}) {
 		return false
 	}
-	return !f.IsTree() || job.borrows || f.DeservesCard(r, name)
+	return job.borrows || f.DeservesCard(r, name)
 }
 
 // mayHelp reports whether cards are free that some pending pod of a job may use.
