@@ -51,7 +51,7 @@ func TestAGangWithAPodOnItsWayStays(t *testing.T) {
 	s.expectEvictedAndPlaced(t, "", "")
 }
 
-// TestWhichQueuesReclaimFromWhich: by the shipped reclaim matrix only inference reclaims, and only from
+// TestWhichQueuesReclaimFromWhich: by the default reclaim matrix only inference reclaims, and only from
 // training, in queues that are reclaimable and have a lower priority. Queue "victim" fills node n with a gang of
 // 4 pods, and one pod waits in queue "reclaimer". What a row adds to a queue replaces the earlier word of the
 // same key. "t*4" are the pods t-0 to t-3.
@@ -153,7 +153,7 @@ func TestNoJobIsEvictedBeforeItsMinimumRuntime(t *testing.T) {
 	}
 }
 
-// TestAJobMayBeEvictedBeforeItStarts: the shipped policy has no minimumRuntime. Job a has its nodes and has not
+// TestAJobMayBeEvictedBeforeItStarts: here training has no minimumRuntime. Job a has its nodes and has not
 // started, so its eviction destroys no work. "a*4" are the pods a-0 to a-3.
 func TestAJobMayBeEvictedBeforeItStarts(t *testing.T) {
 	notStarted := onJob("a", func(p *corev1.Pod) {
