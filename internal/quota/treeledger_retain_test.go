@@ -68,9 +68,9 @@ func TestGuaranteeThatIsNotFreeMustBeReleased(t *testing.T) {
 	check.Equal(t, "x for a request of 5 A, beyond its guarantee: no A is free", int64(0), ofX.Limit(root, 5, root))
 }
 
-// TestQueueDeservesWhatItDoesNotUse: cards are kept for a queue up to what it deserves and does not use yet. Queue x
+// TestUsageCountsAgainstWhatAQueueDeserves: cards are kept for a queue up to what it deserves and does not use yet. Queue x
 // uses 3 A. In a tree it deserves 8 A, so 5 more. Without a tree a queue deserves its quota, here 5 A, so 2 more.
-func TestQueueDeservesWhatItDoesNotUse(t *testing.T) {
+func TestUsageCountsAgainstWhatAQueueDeserves(t *testing.T) {
 	l := newTreeWithGuaranteeOfX()
 	l.Charge("running", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
 	check.Equal(t, "further A that x deserves", 8-3, mostA(l, "x", DeservedLeft))

@@ -120,7 +120,7 @@ func TestNewWorkloadsKnowsAllSchedulerNames(t *testing.T) {
 
 // TestMissingPodsOfAJobAreThoseThatVolcanoCreates: a Volcano job has 3 replicas. The pod of replica 0 runs, that of
 // replica 1 is terminating, and there is none of replica 2. Volcano creates the last two, unless the job has finished
-// or is about to. They wait until the PodGroup of the job is enqueued.
+// or is about to. They wait until the PodGroup of the job, NAME-UID, is enqueued.
 func TestMissingPodsOfAJobAreThoseThatVolcanoCreates(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		phase batch.JobPhase

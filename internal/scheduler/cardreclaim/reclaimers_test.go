@@ -63,10 +63,11 @@ func TestAGangReclaimsCardsForAllItsPodsOrNone(t *testing.T) {
 }
 
 // TestRunningPodsCountForTheMinimumOfAGang: two pods of gang i run. So it needs cards only for the rest of its
-// minimum, and none if it cannot get the whole rest. "t*6" are the pods t-0 to t-5.
+// minimum, and none if it cannot get the whole rest. Pods beyond that use what is left of the cards of a victim. "t*6"
+// are the pods t-0 to t-5.
 func TestRunningPodsCountForTheMinimumOfAGang(t *testing.T) {
 	runScenes(t, map[string]sceneCase{
-		"2 of 4 run, 3 wait: cards for all three": {scene: `
+		"2 of 4 run, so 2 of the 3 that wait are needed: all three get cards, as gang t has 6": {scene: `
 			node n model=A cards=8
 			job i queue=inference min=4 running=n*2 pending=3 age=24h
 			job t queue=training min=6 running=n*6`, wantEvicted: "t*6", wantPlaced: "i-2@n i-3@n i-4@n"},
