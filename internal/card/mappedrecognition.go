@@ -145,7 +145,8 @@ func (m Mapping) nameOn(node *corev1.Node) (Name, *Anomaly) {
 	return name, nil
 }
 
-// withholdUnmapped withholds resources that only mappings for other nodes name.
+// withholdUnmapped withholds resources that only mappings for other nodes name: they are cards everywhere, and
+// nothing says which one is here.
 func (m *mappedRecognition) withholdUnmapped(out *Node) {
 	for _, resource := range m.unmapped {
 		if !out.isRecognised(resource) {
@@ -188,8 +189,8 @@ func (n *Node) isRecognised(resource corev1.ResourceName) bool {
 	return slices.Contains(n.Unnamed, resource) || slices.ContainsFunc(n.Cards, func(offered NodeCard) bool { return offered.Resource == resource })
 }
 
-// merge adds what labels name. If the resources of a node have different models, the node has
-// none.
+// merge returns what mappings name together with what labels name. If the resources of a node have different models,
+// the node has none.
 func (m *mappedRecognition) merge(labelled Node) Node {
 	out := Node{
 		Model:     labelled.Model,

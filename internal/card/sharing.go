@@ -108,7 +108,7 @@ func LabelsSayForm(node *corev1.Node, resource corev1.ResourceName) bool {
 		return false
 	}
 
-	// Discovery marks the product as shared only where the resource keeps its name.
+	// Shares are a resource .shared, except where discovery marks the product: it does so if the resource keeps its name.
 	whole := corev1.ResourceName(base)
 	isRenamed := replicas > 1 && hasSharesOf(node, whole, nil) && !hasSharedProduct(node.Labels, whole)
 	return isShare == isRenamed

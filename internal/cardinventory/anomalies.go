@@ -173,7 +173,7 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 }
 
 // unmappedText says that no quota limits a resource, and what to do. Of NVIDIA's resources only fixed
-// names are cards by labels.
+// names are cards by labels, so for its others labels do not help.
 func unmappedText(resource corev1.ResourceName, looksLike string) string {
 	text := fmt.Sprintf("offers %s, which looks like %s, and no label names its model; no quota limits it: name the card in spec.cards of the ServiceTypePolicy", resource, looksLike)
 	if vendor, _, _ := strings.Cut(string(resource), "/"); vendor != card.NVIDIA {
@@ -248,8 +248,9 @@ func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 
 // offersAnotherForm reports whether a node that offers 0 of a card offers cards of its vendor under
 // another name: slices, shares, or partitions that nothing names. For a while the kubelet keeps the
-// capacity of a resource that a device plugin no longer offers. A node can have several forms at once, so
-// one that its labels still say is broken. They do not know of software that shares cards of any vendor.
+// capacity of a resource that a device plugin no longer offers. A node can have several forms at once: one that
+// its labels still say is broken, and not replaced. Labels say nothing about software that shares cards of any
+// vendor, so its resources replace any form.
 func (l anomalyList) offersAnotherForm(node card.TrackedNode, offered card.NodeCard) bool {
 	isSaid := card.LabelsSayForm(node.Object, offered.Resource)
 	recognised := recognisedResources(node.Node)

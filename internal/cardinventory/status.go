@@ -43,8 +43,8 @@ func NewStatus(input Input) v1alpha1.CardInventoryStatus {
 	return status
 }
 
-// NewStatusWithReasons also returns how many anomalies there are of each reason. The status lists only
-// the first.
+// NewStatusWithReasons is NewStatus, and also returns how many anomalies there are of each reason. The status lists
+// only the first.
 func NewStatusWithReasons(input Input) (v1alpha1.CardInventoryStatus, map[v1alpha1.AnomalyReason]int) {
 	offers := sumOffers(input.Nodes)
 	anomalies := newAnomalyList(input)

@@ -159,9 +159,9 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	return lacksBoth
 }
 
-// TreeChanged reports whether the tree changed since the operator wrote the live Queue: an own
-// field of a tree has another value or is not desired any more, or no manager owns a desired
-// field that only trees have. Then no other manager caused the difference.
+// TreeChanged reports whether the tree changed since the operator wrote the live Queue, so that
+// no other manager caused the difference: a field that the operator owns and the tree decides has
+// another value or is not desired any more, or no manager owns a desired field that only trees have.
 func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false

@@ -75,9 +75,9 @@ func UnownedQuotas(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[st
 	return out
 }
 
-// QuotaTotals compares all CardQuotas of the cluster, and the result of UnownedQuotas for GrantingQueues, with
-// its healthy cards. If the queues are not flat, only CardQuotas at the top level count, because their quotas
-// contain those below.
+// QuotaTotals compares what all CardQuotas of the cluster grant, and Queues without one (unowned, the UnownedQuotas of
+// GrantingQueues), with its healthy cards. If the queues are not flat, only CardQuotas at the top level count, because
+// their quotas contain those below.
 func (t *Tree) QuotaTotals(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *QuotaTotals {
 	isDeleted := func(q *v1alpha1.CardQuota) bool { return q.DeletionTimestamp != nil }
 	all := &QuotaTotals{healthy: healthy, grants: map[card.Name]map[string]Grant{}, totals: map[card.Name]card.Count{},
@@ -158,7 +158,7 @@ func (q *QuotaTotals) addAllowance(granted card.Quota, isAllowed bool) {
 	}
 }
 
-// addDenying adds a CardQuota with overAllocation Deny.
+// addDenying records a CardQuota with overAllocation Deny for each card of which it is the youngest one.
 func (q *QuotaTotals) addDenying(granted card.Quota, quota *v1alpha1.CardQuota) {
 	for name, count := range granted {
 		youngest := q.denying[name]

@@ -51,8 +51,8 @@ type PolicyInput struct {
 	Bands func(name string) (servicetype.Band, bool)
 }
 
-// priorityOf returns the priority of a Queue, and the band (the priorities that its service type
-// may have) if that cuts the priority, otherwise nil.
+// priorityOf returns the priority of a Queue: that of its service type, and what the CardQuota adds. It also
+// returns the band (the priorities that the service type may have) if that cuts the priority, otherwise nil.
 func (p PolicyInput) priorityOf(quota *v1alpha1.CardQuota, serviceType servicetype.Type) (int32, *servicetype.Band) {
 	if quota.Spec.Priority == nil {
 		return serviceType.Priority, nil
@@ -73,7 +73,8 @@ func (p PolicyInput) priorityOf(quota *v1alpha1.CardQuota, serviceType servicety
 	return priority, &band
 }
 
-// CutPriority describes a priority that reaches the next service type, "" for any other.
+// CutPriority says why the Queue does not get the priority of a CardQuota: it would be among the priorities of
+// another service type. It is "" for a priority that is not cut.
 func (p PolicyInput) CutPriority(quota *v1alpha1.CardQuota) string {
 	serviceType, ok := p.Types(quota.Spec.ServiceType)
 	if !ok {

@@ -43,8 +43,9 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 	return newTree(quotas, queues, unmanaged, quota.ResolveTree)
 }
 
-// NewWrittenTree is NewTree to judge what each CardQuota writes, see quota.ResolveWritten. Of a Queue without a
-// CardQuota the amounts count that its own quota allows: no CardQuota is judged by what such a Queue exceeds.
+// NewWrittenTree is NewTree to judge what each CardQuota writes: no amount is cut, so an excess shows only where it is
+// written (see quota.ResolveWritten). Of a Queue without a CardQuota the amounts count that its own quota allows: no
+// CardQuota is judged by what such a Queue exceeds.
 func NewWrittenTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
 	return newTree(quotas, queues, unmanaged, func(written map[string]quota.TreeQueue) *quota.Tree {
 		for _, queue := range queues {

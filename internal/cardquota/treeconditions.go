@@ -94,7 +94,7 @@ func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 		kind, message := workload.DescribeExcess(e)
 		messages = append(messages, message)
 
-		if i := slices.Index(excessReasons[:first], kind); i >= 0 { // before the one that was found
+		if i := slices.Index(excessReasons[:first], kind); i >= 0 { // it comes before the one that was found
 			first = i
 		}
 	}

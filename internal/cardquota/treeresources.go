@@ -92,9 +92,9 @@ var amountNames = [...]string{"limit", "deserved", "guarantee"}
 // bounds are the least that the children of a Queue need, and the most that its parent allows.
 type bounds struct{ least, most amounts }
 
-// leftOut returns which amounts a Queue cannot have yet: the children have more than its parent allows it, so
-// Volcano would refuse any amount. That happens because Volcano compares the children of a Queue without
-// deserved, or without guarantee, with its limit. A guarantee without what is deserved is left out as well.
+// leftOut returns which amounts a Queue must not have yet: its children have more together than its parent allows
+// it, so Volcano would refuse any amount. Without the amount Volcano accepts it, because it compares the children
+// with the limit of the Queue then. A guarantee without what is deserved is left out as well.
 func (f Family) leftOut() (leftOut [len(amountNames)]bool) {
 	for _, key := range quota.Compute {
 		b := f.boundsFor(key)
@@ -107,7 +107,7 @@ func (f Family) leftOut() (leftOut [len(amountNames)]bool) {
 }
 
 // without returns the bounds of a Queue that leaves amounts out. Its limit must cover those of the children
-// instead.
+// instead, because Volcano compares them with it then.
 func (b bounds) without(leftOut [len(amountNames)]bool) bounds {
 	for i := deservedIndex; i < len(amountNames); i++ {
 		if leftOut[i] {
@@ -127,7 +127,8 @@ func (b bounds) amountsNearestTo(want amounts) amounts {
 		got[i] = max(min(want[i], b.most[i]), b.least[i])
 	}
 
-	// Each is at most the one before it: lower it as far as the children let it, then raise the one before.
+	// Deserved is at most the limit, and the guarantee at most deserved: lower each as far as the children let it,
+	// then raise the one before.
 	for i := 1; i < len(got); i++ {
 		got[i] = min(got[i], max(got[i-1], b.least[i]))
 	}

@@ -66,7 +66,8 @@ func claimName(pod *corev1.Pod, reference corev1.PodResourceClaim) (name string,
 	return "", true
 }
 
-// checkClaim returns why a pod with a claim may not be placed.
+// checkClaim returns why a pod with a claim may not be placed, nil if it may. name is "" for a claim that does not
+// exist yet, of which the pod only has a reference.
 func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQueues, objects Objects) *workload.Refusal {
 	if name == "" {
 		return awaitObject("ResourceClaim for <%s> of its spec.resourceClaims", reference)

@@ -100,7 +100,7 @@ func Count(input Input) map[string]Usage {
 	return queues
 }
 
-// CountWithCharges also returns the charge of each assigned pod, which is LastCharges
+// CountWithCharges is Count, and also returns the charge of each assigned pod, which is LastCharges
 // of the next count.
 func CountWithCharges(input Input) (map[string]Usage, map[types.UID]quota.Charge) {
 	input.Tree = cmp.Or(input.Tree, quota.Flat)

@@ -24,8 +24,8 @@ type siblings struct {
 	cause *Pending
 }
 
-// siblingsOf groups pods by workload and card. Of several causes the one with the first message counts, so that the
-// order of pods does not matter.
+// siblingsOf groups pods by workload and card. Of several pods with a stated reason, the one with the first message is
+// the cause of the others, so that the order of pods does not matter.
 func siblingsOf(all []Pending) map[workloadCard]*siblings {
 	out := map[workloadCard]*siblings{}
 	for i := range all {

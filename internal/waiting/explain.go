@@ -143,8 +143,8 @@ func (e *explainer) summarizeQueue(queue string, all []Pending) Summary {
 	return s
 }
 
-// listEntries returns the entries of a queue that have waited longest, with the holders of their cards. It
-// sorts the given entries.
+// listEntries returns the entries of a queue that have waited longest, or all with ListsAllBlocked, with the holders
+// of their cards. It sorts the given entries.
 func (e *explainer) listEntries(queue string, entries []entry) Entries {
 	slices.SortFunc(entries, func(a, b entry) int { return CompareBlocked(a.BlockedStatus, b.BlockedStatus) })
 	out := Entries{Total: countWorkloads(entries)}

@@ -230,7 +230,7 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 		return f.reasonForHiddenNodes(names, r.Count)
 	}
 
-	free, most := f.freeForAny(names, r.Taken)
+	free, most := f.freeForAny(names, r.Taken) // cards of cordoned nodes count in most only
 	isEnough := free >= r.Count
 	fitsNode := most >= r.Count
 	switch {

@@ -165,7 +165,8 @@ func ReadStatedReason(reason, message string, resource corev1.ResourceName) Stat
 	return statedReason
 }
 
-// readMessage reads what is stated about one pod or job.
+// readMessage reads what our scheduler and Volcano state about one pod or job: a refusal, a place that it gets later,
+// why nodes refuse it, or a gang that lacks pods.
 func readMessage(message string, resource corev1.ResourceName) StatedReason {
 	if refusal, ok := workload.ReadRefusal(message); ok {
 		return StatedReason{Refusal: &refusal}

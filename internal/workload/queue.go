@@ -95,7 +95,7 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 		rules.Refusal = rules.selectorRefusal
 	}
 
-	// root is above all queues and is never limited, even if its Queue has a quota annotation.
+	// root counts as a queue without a quota, even if its Queue has the annotation: it limits no queue below.
 	managed = managed && queue.Name != RootQueue
 	rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny
 	milliCPU := amountOf(queue.Spec.Capability[corev1.ResourceCPU], resource.Milli) // 0 if it is not set

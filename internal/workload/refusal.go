@@ -307,7 +307,7 @@ func RefusalForFault(queue string, fault quota.Fault) *Refusal {
 		}
 	}
 
-	if fault.Queue != queue {
+	if fault.Queue != queue { // an ancestor has the fault
 		refusal.Requester = queue
 	}
 

@@ -186,6 +186,7 @@ func (r *Refusal) NodeMessage() string {
 // false for a text that is no such message. Tenants can write such texts into the conditions of their pods.
 func ReadRefusal(message string) (refusal Refusal, isRefusal bool) {
 	for i := range wordings {
+		// A sentence without what it means to a workload is read by nothing.
 		if wordings[i].blocked != "" && wordings[i].readMessage(message, &refusal) {
 			return refusal, true
 		}

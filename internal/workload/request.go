@@ -263,8 +263,8 @@ func proportionalCount(count, total, minimum card.Count) card.Count {
 	return (minimum*count + total - 1) / total
 }
 
-// CardRequestAnnotation returns the text of card.request that the creator of a job wrote. A
-// Deployment has none: it starts with one pod and grows.
+// CardRequestAnnotation returns the text of card.request that the creator of a job wrote. That of a
+// Deployment's ReplicaSet does not count: it starts with one pod and grows.
 func CardRequestAnnotation(group metav1.Object) (text string, written bool) {
 	if slices.ContainsFunc(group.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.Kind == "ReplicaSet" }) {
 		return "", false

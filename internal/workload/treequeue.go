@@ -24,7 +24,7 @@ func TreeOf(queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *quota.
 
 // TreeQueueFor returns a Queue as part of a tree: its parent, what it deserves and its
 // guarantee, from its annotations and Volcano's own fields for CPU and memory. limits are those
-// of its QueueRules. The refusal says what cannot be parsed; then the queue deserves nothing.
+// of its QueueRules. The refusal says what cannot be parsed; then the queue has no amounts at all.
 //
 // A managed queue inherits the CPU or memory of its parent if it writes what it deserves but no
 // capability. Any other queue inherits what it does not write, as Volcano's capacity plugin does.
@@ -71,7 +71,8 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 	return t, refusal
 }
 
-// readCompute reads the CPU or memory of a Queue, in units of 10^scale. limit is its quota.
+// readCompute reads the CPU or memory of a Queue, in units of 10^scale. limit is its quota. Which queue inherits that
+// of its parent instead, TreeQueueFor says.
 func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceName, key quota.Resource, scale resource.Scale, limit int64, isManaged bool) {
 	_, isLimited := queue.Spec.Capability[name]
 	deserved, deserves := queue.Spec.Deserved[name]
