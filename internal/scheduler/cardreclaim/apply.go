@@ -1,5 +1,9 @@
 package cardreclaim
 
+// This file tries a plan of the solver in the session, and carries it out if Volcano's plugins accept it. A plan says which
+// pods are evicted and on which nodes pending pods are pipelined, which is Volcano's word for placing a pod where others
+// must leave first. addWork counts work, which a budget bounds.
+
 import (
 	"fmt"
 	"slices"
@@ -56,7 +60,7 @@ type planApplier struct {
 
 // applyPlan tries a plan in the session: all evictions, then the places of the pending pods. It evicts only if all of
 // the plan's pods fit, and reports that. Otherwise it leaves the session unchanged, and returns the node that turned out
-// not to fit, nil if something else failed.
+// not to fit, nil if something else failed. allOrNone means that the pods include all that the job needs for its minimum.
 func (a *planApplier) applyPlan(job *api.JobInfo, p *problem, plan *solver.Plan, allOrNone bool) (*unfitNode, bool) {
 	tried := &triedPlan{evicted: framework.NewStatement(a.Volcano), placed: framework.NewStatement(a.Volcano)}
 	// The tried evictions release the charges that show who has borrowed, so borrowers are found before.
@@ -90,6 +94,7 @@ func (a *planApplier) applyPlan(job *api.JobInfo, p *problem, plan *solver.Plan,
 		a.kept.KeepReclaimedCards(p.pipelinedTasks(), tried.victims())
 	}
 
+	// They would borrow the same cards again at once, and lose them again.
 	for queue, names := range borrowers {
 		a.rules.RecordReclaimed(api.QueueID(queue), names...)
 	}
@@ -177,9 +182,9 @@ func (a *planApplier) tryEvictions(p *problem, plan *solver.Plan, tried *triedPl
 }
 
 // pipelineTask places a pod on a node in the session if it would run there after the evictions, else it returns why not.
-// It asks all of Volcano's plugins again, because the solver knows only amounts. evicted reports whether the plan has
-// victims.
-func (a *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
+// It asks all of Volcano's plugins again, because the solver knows only amounts. hasVictims reports whether the plan
+// evicts any pod.
+func (a *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, hasVictims bool, stmt *framework.Statement) error {
 	a.addWork(workPerMove)
 	if err := a.Volcano.PrePredicateFn(task); err != nil {
 		return fmt.Errorf("before the search for a node: %w", err)
@@ -195,7 +200,7 @@ func (a *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, evict
 	// that gets other nodes would not start as long as one of its pods takes its old node from another one.
 	nominated := task.Pod.Status.NominatedNodeName
 	isMoved := nominated != "" && nominated != node.Name
-	if err := stmt.Pipeline(task, node.Name, evicted || isMoved); err != nil {
+	if err := stmt.Pipeline(task, node.Name, hasVictims || isMoved); err != nil {
 		// Volcano changes the session before it fails, and leaves the undoing to its caller.
 		if undo := stmt.UnPipeline(task); undo != nil {
 			klog.ErrorS(undo, "Placement could not be undone", "pod", klog.KObj(task.Pod))
@@ -242,7 +247,7 @@ func (a *planApplier) forgetVictimJobs(evictions []*jobEviction) {
 }
 
 // completePartialEvictions evicts the rest of jobs of which a scheduler evicted only a part
-// before it ended. No job may stay below its minimum. action is the name of the action that
+// before its process ended. No job may stay below its minimum. action is the name of the action that
 // evicts.
 func (a *planApplier) completePartialEvictions(action string) {
 	for _, job := range a.Volcano.Jobs {
@@ -264,8 +269,7 @@ func (a *planApplier) completePartialEvictions(action string) {
 }
 
 // partlyEvictedTasks lists the pods of a job below its minimum that have the condition of an
-// eviction, but were not evicted. cardreclaim handles only reclaimable queues, preempt all of
-// them.
+// eviction, but were not evicted. The action cardreclaim evicts only from reclaimable queues, so it completes only these.
 func (a *planApplier) partlyEvictedTasks(job *api.JobInfo, action string) []*api.TaskInfo {
 	queue := a.Volcano.Queues[job.Queue]
 	if job.PodGroup == nil || queue == nil || (action == schedulerconfig.CardReclaim && !queue.Reclaimable()) {

@@ -24,7 +24,7 @@ type Evictions struct {
 
 // NewEvictions returns the evictions for sessions of the plugin with a cache. If jobs is nil, it takes the policies from
 // the Volcano jobs that the plugin reads, and watches the Kubernetes Jobs. It lets the plugin read the failure limits of
-// Kubernetes Jobs, too.
+// Kubernetes Jobs too: how many of their pods may fail or be evicted.
 func NewEvictions(plugin *capacitycard.Cache, jobs JobPolicies) *Evictions {
 	if jobs == nil {
 		jobs = &jobInformer{vcJobs: plugin.VCJobs()}
@@ -36,8 +36,8 @@ func NewEvictions(plugin *capacitycard.Cache, jobs JobPolicies) *Evictions {
 	return e
 }
 
-// Evict evicts pods of one job for an action, and returns at once. It reports whether the pods are
-// recreated. The following sessions treat the pods as terminating until they are gone: requested records that.
+// Evict evicts pods of one job for an action, and returns at once. It reports whether Volcano's job controller recreates
+// the pods. It records them in requested: sessions treat them as terminating until they are gone.
 func (e *Evictions) Evict(requested *snapshot.Evictions, tasks []*api.TaskInfo, action string) (recreated bool) {
 	recreated = e.isRecreated(tasks[0])
 	go e.pods.evictPods(requested.Volcano.KubeClient(), tasks, recreated, action)

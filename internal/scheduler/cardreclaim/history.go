@@ -1,5 +1,8 @@
 package cardreclaim
 
+// This file decides which searches a session leaves out because nothing has changed that could let them find a plan. It
+// sums hashes, because a sum is the same in each order of pods and nodes.
+
 import (
 	"fmt"
 	"hash/maphash"
@@ -76,7 +79,8 @@ func (h *searchHistory) isUnchanged(s *reclaimSession, last *failedSearch, pendi
 }
 
 // recordSearch remembers the search for a job if it placed no pod. Each search that found the same as the one before it
-// is skipped in twice as many sessions. A search that looked at no node, or ended at something else, is forgotten.
+// is skipped in twice as many sessions. A search that looked at no node, or ended at something that is not about nodes, is
+// forgotten, because changes of these are not tracked.
 func (h *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, pendingHash uint64, placed bool) {
 	if placed || len(s.scope.kinds) == 0 || s.scope.unbound {
 		delete(h.failed, job.UID)
@@ -177,7 +181,7 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 	}
 }
 
-// markChanged records that the session evicts pods of a node.
+// markChanged records that the session evicts pods of a node. An index beyond all nodes is of one that it does not have.
 func (c *changeTracker) markChanged(index int) {
 	if index < len(c.nodes) {
 		c.nodes[index].changed = c.session
@@ -299,8 +303,9 @@ func statusClass(status api.TaskStatus) api.TaskStatus {
 	return status
 }
 
-// haveSameTakes reports whether the limits allow the same victims as when a search saw them. What their
-// queues use may change on nodes that the search did not look at.
+// haveSameTakes reports whether the limits of what may be taken from queues allow the same victims as when a search saw
+// them. A limit above what these victims use protects none of them, so its changes do not matter. What the queues use may
+// change on nodes that the search did not look at.
 func (s *reclaimSession) haveSameTakes(seen map[takeKey]seenTake) bool {
 	for key, take := range seen {
 		if min(s.mostTaken(key), take.used) != min(take.most, take.used) {

@@ -79,7 +79,7 @@ func keepFailures(object any) (any, error) {
 	}, nil
 }
 
-// FailureLimitFor returns the failure limit of a Kubernetes Job, false while it is unknown.
+// FailureLimitFor returns the failure limit of a Kubernetes Job, false while it is unknown or another Job has its name.
 func (i *jobInformer) FailureLimitFor(namespace, name string, uid types.UID) (workload.FailureLimit, bool) {
 	if i.batchStore == nil || !i.batchSynced() {
 		return workload.FailureLimit{}, false

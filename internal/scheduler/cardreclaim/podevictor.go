@@ -61,13 +61,13 @@ var writeBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jit
 // one sees that and completes the eviction. recreated means that Volcano's job controller recreates the pods; others are
 // deleted. action is named in the conditions.
 func (p *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInfo, recreated bool, action string) map[types.UID]error {
-	last := deletePod
+	evict := deletePod
 	if recreated {
-		last = markOutOfSync
+		evict = markOutOfSync
 	}
 	// Only pods that are gone are left out: without its condition a pod is evicted all the same.
 	existing, _ := p.writeAll(client, tasks, setDisruptionTarget(action))
-	_, failed := p.writeAll(client, existing, last)
+	_, failed := p.writeAll(client, existing, evict)
 	return failed
 }
 

@@ -1,5 +1,9 @@
 package cardreclaim
 
+// This file groups pending pods that need the same, and finds the nodes where they could run if there were enough free. It
+// caches answers by kind of pod: podKind and its needs. addWork, addPredicateWork and addPairWork count work, which a budget
+// bounds.
+
 import (
 	"encoding/json"
 	"math"
@@ -389,7 +393,8 @@ func (f *nodeFinder) excludeNode(unfit *unfitNode) {
 // by a host port or by anti-affinity. Terminating pods do not count: the pod set waits until they are gone.
 func (f *nodeFinder) isBlockedByOthers(set *podSet, node *api.NodeInfo) bool {
 	pending := set.tasks[0]
-	if !f.reclaimsFor(&set.request) { // it has no victims of its own, but pods of its gang that reclaim may have some
+	// It has no victims of its own, but a pod that blocks it may be a victim of its gang's pods that reclaim.
+	if !f.reclaimsFor(&set.request) {
 		return false
 	}
 

@@ -301,7 +301,8 @@ func (s *PreemptSession) End() {
 // rest keeps the next sessions from searching if the searches of this one took long, because no pod is scheduled
 // meanwhile.
 func (s *PreemptSession) rest() {
-	// Shorter searches need no rest: the schedule period after them is restFactor-1 times as long or longer.
+	// Searches may take one part in restFactor of the time. Shorter ones need no rest: even the shortest schedule
+	// period after them (minPeriod) is restFactor-1 times as long.
 	if took := s.preempt.search.clock().Sub(s.began); took > minPeriod/(restFactor-1) {
 		s.preempt.restsUntil = s.began.Add(restFactor * took)
 	}

@@ -1,5 +1,8 @@
 package cardreclaim
 
+// This file puts the search for nodes and victims as a problem to package solver, which knows only amounts and indexes.
+// addWork and addPairWork count work, which a budget bounds.
+
 import (
 	"slices"
 
@@ -192,8 +195,8 @@ func (p *problem) solve(budget *budget, allOrNone bool) *solver.Plan {
 	return best
 }
 
-// setCount sets how many pods of a pod set are to be placed, and what they may use in all. Fewer pods may fit the unused
-// guarantees of their queue, which cover all pods or none.
+// setCount sets how many pods of a pod set are to be placed, and what all pods may use then. That depends on the count:
+// the unused guarantees of their queue cover all pods or none, so they may cover fewer.
 func (p *problem) setCount(i, count int) {
 	p.input.PodSets[i].Count = count
 	p.limitLevels(p.tree.victimLevel)
@@ -385,7 +388,7 @@ func (b *problemBuilder) solveWithVictims(p *problem, allOrNone bool) *solver.Pl
 	}
 
 	levels := sets.List(sets.KeySet(byLevel))
-	if len(levels) == 0 {
+	if len(levels) == 0 { // some pods may fit without victims
 		levels = []int{1}
 	}
 

@@ -299,7 +299,7 @@ type fairOrder struct {
 	// the last session that searched for a job. Both forget what does not wait any more.
 	work         map[queueNamespace]int
 	lastSearched map[api.JobID]int
-	session      int
+	session      int // how many sessions have ended
 }
 
 // queueNamespace is one namespace with jobs in a queue, which fairOrder treats as one user.

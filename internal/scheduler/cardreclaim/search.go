@@ -61,7 +61,7 @@ const minPeriod = time.Second
 // order. After a long search that placed nothing, the next sessions do not search.
 func (s *Search) Run(plugin *capacitycard.Plugin) {
 	undoPartialPipelines(plugin.Volcano)
-	defer plugin.Evictions.AssumeEvicted()()
+	defer plugin.Evictions.AssumeEvicted()() // until Run returns, pods whose eviction was requested count as terminating
 
 	run := newReclaimSession(plugin, s)
 	// An earlier process may have evicted only a part of a gang. That must not wait for the search's rest to end.
@@ -75,7 +75,7 @@ func (s *Search) Run(plugin *capacitycard.Plugin) {
 	run.searchForWaitingJobs()
 	s.last.isComplete = !run.unfinished
 	took := run.repeatedPart(s.clock().Sub(began))
-	// A shorter search needs no rest: the schedule period after it is restFactor-1 times as long or longer.
+	// A shorter search needs no rest: even the shortest schedule period after it is restFactor-1 times as long.
 	if took > minPeriod/(restFactor-1) {
 		s.restsUntil = began.Add(restFactor * took)
 	}
@@ -160,9 +160,9 @@ func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
 	return true
 }
 
-// undoPartialPipelines undoes the placements that an action before this one, such as Volcano's
-// preempt, made for a part of a gang. The gang cannot start with them, but they block
-// resources for this session.
+// undoPartialPipelines undoes the placements on nodes that others must leave first (Pipelined), if an action before this
+// one, such as Volcano's preempt, made them for a part of a gang. The gang cannot start with them, but they block resources
+// for this session.
 func undoPartialPipelines(ssn *framework.Session) {
 	for _, job := range ssn.Jobs {
 		if len(job.TaskStatusIndex[api.Pipelined]) == 0 || ssn.JobPipelined(job) {

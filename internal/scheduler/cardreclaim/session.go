@@ -49,7 +49,8 @@ func newReclaimSession(plugin *capacitycard.Plugin, search *Search) *reclaimSess
 }
 
 // placeTasks finds nodes for pods of one job, evicts victims where cards are missing, and places the pods in the
-// session: all or none of them, or as many as possible. It reports whether it placed any.
+// session: all or none of them, or as many as possible. It reports whether it placed any. It drops pods first for which
+// this session found no plan already.
 func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, allOrNone bool) bool {
 	s.sortTasks(tasks)
 	podSets, ok := s.finder.groupTasks(job, tasks, allOrNone)

@@ -123,6 +123,7 @@ func (b *problemBuilder) limitVictimJob(p *problem, victim *victimJob, shape *so
 			isUseful = isUseful || p.tree.lacksQuota[release.Quota]
 		}
 
+		// Limits of what is borrowed cannot refuse a pod that the reclaim matrix allows to evict.
 		pod.OnlyCounts = !victim.byTree[i]
 		takes, isAllowed := b.takesOf(p, victim, i, charge, usesNeeded)
 		pod.Takes = takes
@@ -141,7 +142,8 @@ func (p *problem) needsCardsOf(charge *quota.Charge) bool {
 	return charge != nil && slices.ContainsFunc(charge.Cards, func(c card.Amount) bool { return p.pools[quota.Resource(c.Name)] > 0 })
 }
 
-// releasesOf returns what the pools get back with a charge, except cards that help no pending pod: see lacksInventory.
+// releasesOf returns what the pools get back with a charge. It leaves out names of which the pending pods use no quota,
+// which have no pool, and cards that help no pending pod: see lacksInventory.
 func (p *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 	var releases []solver.QuotaAmount
 	for name, amount := range charge.Amounts() {

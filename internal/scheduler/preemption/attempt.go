@@ -1,5 +1,10 @@
 package preemption
 
+// This file has the hooks that Volcano's preempt calls while it tries a pod on a node: first for the victims there, and
+// after each eviction whether the pod fits now. An attempt notes what the first says for the second: the node ("" where
+// nothing can be evicted), whether the pod is refused there in any case, and the pods that must be evicted before. Stuck
+// pods are terminating ones long past their grace period. Kept cards are free cards that only certain pods may take.
+
 import (
 	"slices"
 
@@ -110,7 +115,8 @@ func (p *Preemption) AllocatableInAttempt(r snapshot.CheckInput) (isAllocatable,
 	return p.fitsInAttempt(r, attempt), true
 }
 
-// fitsInAttempt reports whether a pod fits on the node of an attempt after the evictions so far.
+// fitsInAttempt reports whether a pod fits on the node of an attempt after the evictions so far. Where Volcano does not
+// name the node (""), it must fit on every node that Volcano may mean.
 func (p *Preemption) fitsInAttempt(r snapshot.CheckInput, attempt *preemptionAttempt) bool {
 	released := p.ReleasedBy(r.Job.Queue, p.run.tasksToComplete()...)
 	r.Released = &released

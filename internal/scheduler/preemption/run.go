@@ -67,7 +67,8 @@ func (r *preemptRun) evicts(task *api.TaskInfo) bool {
 	return r != nil && (r.evicted[task.Job][task.UID] != nil || r.restOfGangs[task.Job] != nil)
 }
 
-// recordEviction records a pod that Volcano evicts.
+// recordEviction records a pod that Volcano evicts, and for which job. It leaves out the rest of a gang, which this run
+// evicts itself. r is nil outside of the action preempt.
 func (r *preemptRun) recordEviction(task *api.TaskInfo) {
 	if r == nil || r.evictingRest {
 		return
@@ -82,8 +83,8 @@ func (r *preemptRun) recordEviction(task *api.TaskInfo) {
 	}
 }
 
-// undoEviction records an undone eviction and restores the rest of the gang. completeGangs evicts the rest again
-// if the gang is still broken.
+// undoEviction records an undone eviction of Volcano and restores the rest of the gang. completeGangs evicts the rest again
+// if the gang is still broken. r is nil outside of the action preempt.
 func (r *preemptRun) undoEviction(task *api.TaskInfo) {
 	if r == nil || r.evictingRest {
 		return

@@ -54,8 +54,8 @@ func (s borrowStop) countBorrowing(isBorrowing bool, now time.Time) borrowStop {
 	return s
 }
 
-// restartedAt returns the stop after another reclaim. It is as long as the last one if that still goes on, as short
-// as the first one if the last is forgotten, else twice as long as the last one.
+// restartedAt returns the stop after another reclaim. It is as long as the last one if that still goes on, else twice as
+// long. It is as short as a first one if the last is forgotten, or if there was none, which the zero stop stands for.
 func (s borrowStop) restartedAt(now time.Time) borrowStop {
 	cooldown := s.cooldown
 	switch {

@@ -48,7 +48,7 @@ func (r *Rules) HasReachedMinRuntime(task *api.TaskInfo) bool {
 // on it. Of a card without limit it counts MaxCount.
 func (r *Rules) FreeQuota(queue api.QueueID, names ...card.Name) (free card.Count) {
 	for _, name := range names {
-		own := r.Ledger.MayUseByLevel(string(queue), quota.Resource(name))[0]
+		own := r.Ledger.MayUseByLevel(string(queue), quota.Resource(name))[0] // of the queue itself, without its ancestors
 		free = free.Add(card.Count(max(0, min(own.Quota, own.Deserved, int64(card.MaxCount)))))
 	}
 	return free

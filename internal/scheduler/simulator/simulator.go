@@ -92,7 +92,7 @@ func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 	for quiet := 0; quiet < quietSessions && simulated.session < maxSessions; quiet++ {
 		simulated.session++
 		if simulated.runSession(ctx, order, tiers, configurations) {
-			quiet = -1
+			quiet = -1 // the loop makes it 0
 		}
 
 		result.IsSettled = quiet == quietSessions-1
@@ -164,6 +164,7 @@ func newSimulatedCluster(c *simulation.Cluster, workloads []simulation.Workload,
 	}
 
 	s.cache = cache.NewCustomMockSchedulerCache(c.Schedulers[0], noBinder{}, noEvictor{}, &s.statusWrites, nil, &record.FakeRecorder{})
+	// Controllers have not created these pods yet. They compete with the new workloads.
 	missing := c.MissingPods()
 	s.cache.BindFlowChannel = make(chan *cache.BindContext, len(c.Pods)+countPods(missing)+countPods(workloads)) // never full
 	for _, class := range c.PriorityClasses {

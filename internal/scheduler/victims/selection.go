@@ -103,7 +103,7 @@ func (s *Selection) CheckConflicts(task *api.TaskInfo, node *api.NodeInfo) error
 // end: terminating pods may use as much as the quota at most.
 func (s *Selection) ExceedsEvictionHeadroom(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
 	released := s.ReleasedBy(queue, victims...)
-	released.Evicted = true
+	released.Evicted = true // these pods count as terminating, not as gone
 	request := quota.Request{Names: []card.Name{name}, Count: 1}
 	return !s.Ledger.Fits(string(queue), request, quota.Within{Bound: quota.TerminatingLeft, Released: released})
 }
