@@ -96,7 +96,8 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 	return tasks
 }
 
-// evictJob evicts pods of a job, and records by which stop policy.
+// evictJob evicts pods of a job, and records on its PodGroup by which stop policy and what becomes of the job. The
+// pods of a Volcano job are recreated, unless the job's own policy decides about evicted pods.
 func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
 	statement := framework.NewStatement(d.plugin.Volcano) // never committed: Evictions writes to the pods
 	for _, task := range tasks {

@@ -43,7 +43,7 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	if !ok {
 		return
 	}
-	defer plugin.Evictions.AssumeEvicted()()
+	defer plugin.Evictions.AssumeEvicted()() // until preempt ends, what was evicted before counts as free soon
 	defer searches.End()
 
 	hooks := preemption.Hooks{PolicyFor: p.shared.Evictions.EvictionPolicyFor, Begin: searches.Begin, MaySearch: searches.MaySearch}

@@ -91,7 +91,8 @@ func (c *Cache) BeginSession() {
 	c.OtherBindings.openSession(c.SessionCount, c.Sync.Synced, c.Now())
 }
 
-// CloseOtherBindings closes a session: what it assumed is bound, or will be.
+// CloseOtherBindings closes a session: what it assumed is bound, or will be. It forgets the bindings of pods that
+// no session has contained for long.
 func (c *Cache) CloseOtherBindings() {
 	bindings := &c.OtherBindings
 	for pod, node := range bindings.assumed {

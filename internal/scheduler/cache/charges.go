@@ -77,7 +77,7 @@ func (c *Cache) hasSameCharge(state *PodState) bool {
 }
 
 // SetInventory sets in the ledger what the nodes have that take pods: they are ready and not
-// cordoned. It does nothing if the queues are flat.
+// cordoned. Only a tree needs it, for its guarantees, so it does nothing if the queues are flat.
 func (c *Cache) SetInventory(nodes map[string]*corev1.Node) {
 	t := &c.Tree
 	if t.IsFlat() {
@@ -107,7 +107,7 @@ func (c *Cache) SetInventory(nodes map[string]*corev1.Node) {
 	}
 
 	if t.inventory != c.Inventory || !maps.Equal(off, t.offInventory) {
-		t.generation++
+		t.generation++ // so each charge is checked again for whether its node is part of the inventory
 	}
 
 	t.nodes = nodes

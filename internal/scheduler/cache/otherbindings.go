@@ -66,8 +66,8 @@ func (o *otherBindings) openSession(session uint64, synced bool, now time.Time) 
 	}
 }
 
-// Assume records that this session placed a pod on a node. A node where the session placed it before may have
-// been bound already.
+// Assume records that this session placed a pod on a node. If the session placed it on another node before, it may
+// have been bound there.
 func (o *otherBindings) Assume(pod types.UID, node string) {
 	if before, ok := o.assumed[pod]; ok && before != node {
 		o.addPending(pod, before)

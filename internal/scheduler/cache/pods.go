@@ -31,7 +31,8 @@ func (c *Cache) SawThisSession(pod *corev1.Pod) bool {
 }
 
 // refreshPod reads a pod that is new, has changed, or whose request may mean something else now. It keeps the
-// charge of a known pod. A node that it shows for the first time is checked for a binding by another scheduler.
+// charge of a known pod. A pod is unassigned until the API server shows its node. Then the node is checked for a
+// binding by another scheduler.
 func (c *Cache) refreshPod(pod *corev1.Pod) *PodState {
 	fresh := c.NewPodState(pod)
 	fresh.generation = c.RequestGeneration

@@ -133,7 +133,7 @@ func (r Reservations) RemoveStale() {
 	for group, entry := range r {
 		if !entry.IsWaiting {
 			entry.waitingSince = time.Time{}
-			entry.FreeCards = -1
+			entry.FreeCards = -1 // not counted
 			entry.prolonged = 0
 			entry.IsExhausted = false
 			entry.ExhaustedRequest = ""

@@ -100,7 +100,7 @@ func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
 	t.Tree = quota.ResolveTree(written)
 	t.Version++
 	c.Ledger.SetTree(t.Tree)
-	t.nodes = nil // the ledger has no inventory now
+	t.nodes = nil // the ledger has no inventory now, so SetInventory must set it
 	t.notices = nil
 
 	t.Selectors = map[api.QueueID][]api.QueueID{}
@@ -117,7 +117,8 @@ func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
 	}
 }
 
-// addNotices adds what is wrong with the place of a queue, and which of the amounts that it states do not count.
+// addNotices adds what is wrong with the place of a queue, and which of the amounts that it states do not count. Of
+// each of these kinds a queue has one notice at a time.
 func (t *Tree) addNotices(id api.QueueID, r *quota.Resolved) {
 	if r.Fault.HasNoPath() {
 		refusal := workload.RefusalForFault(string(id), r.Fault)

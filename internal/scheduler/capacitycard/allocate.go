@@ -81,7 +81,8 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 		return true
 	}
 
-	// A job that waits for quota keeps its reservation. Only other reasons end it after a time.
+	// A job that waits for quota, or for quota that is kept for others, keeps its reservation. Only other reasons
+	// end it after a time.
 	if a.waitsForQuota(r.Job, r.Request) || a.kept.CheckKeptQuota(r) != nil {
 		a.Cache.Reservations.RestartWait(r.Job.PgUID, a.Now())
 	}
@@ -91,9 +92,9 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 }
 
 // waitsForQuota reports whether a pod waits for others to release quota: the quota has no room for it,
-// even without what this session gave the pod's own job and may undo. A pod that exceeds the whole quota of
-// each of its cards does not wait for quota. Enqueue counts single cards and lets it pass, but no released
-// card helps it.
+// even without what this session gave the pod's own job and may undo. A pod that exceeds the whole quota, as if
+// the queue used nothing, does not wait for it: no released card helps it. Enqueue lets such a pod pass, because
+// it may spread the cards of one pod over several names.
 func (a *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
 	names := request.Names
 	if !a.Ledger.Fits(string(job.Queue), request.OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}) {
@@ -110,7 +111,8 @@ func (a *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) 
 
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
 		insufficient := a.Ledger.Check(string(job.Queue), request.On(name), quota.Within{Released: own})
-		// Without a queue the guarantees of others exceed the inventory. That is no quota, and may last for ever.
+		// If guarantees refuse the pod and no queue is named, they exceed the inventory. That is no quota, and may
+		// last for ever.
 		return len(insufficient) == 0 || (insufficient[0].Kind == quota.Guaranteed && insufficient[0].Queue == "")
 	})
 }
@@ -133,7 +135,7 @@ func (a *allocation) onAllocate(event *framework.Event) {
 
 	state := a.Cache.ObservePod(task.Pod)
 	queue := string(job.Queue)
-	state.AssumedNodeInvalid = false // until onDeallocate
+	state.AssumedNodeInvalid = false // the pod is on the node that its object names, until onDeallocate
 	if status == api.Allocated || status == api.Pipelined {
 		// A charge from before is replaced and the rest of broken gangs is evicted, so neither counts.
 		event.Err = a.checkPlacement(task, task.NodeName, a.ReleasedBy(job.Queue, append(a.preemption.TasksToComplete(), task)...))
@@ -149,7 +151,7 @@ func (a *allocation) onAllocate(event *framework.Event) {
 
 	// A refused placement is charged too: Volcano takes it back through onDeallocate, or keeps it.
 	a.Cache.ChargePod(task.Pod, state, queue, task.NodeName, cache.ChargedAsUsed)
-	a.Ledger.EndKeeping(string(task.UID))
+	a.Ledger.EndKeeping(string(task.UID)) // the charge replaces the quota that was kept for the pod
 }
 
 // checkPlacement returns why a pod may not be on a node after evictions that release these charges, nil if it
@@ -180,7 +182,7 @@ func (a *allocation) onDeallocate(event *framework.Event) {
 		a.Cache.OtherBindings.ForgetAssumed(task.Pod.UID, task.NodeName)
 	}
 
-	if task.Status != api.Releasing {
+	if task.Status != api.Releasing { // a placement is undone
 		a.Cache.ReleasePod(state)
 		a.kept.KeepAgain(task.UID)
 		return

@@ -64,7 +64,7 @@ func (a *allocation) highestWaitingPriorities() map[api.QueueID]int32 {
 }
 
 // compareQueues is negative if only the left queue has a job below its minimum that was not tried, positive if
-// only the right one has, else 0.
+// only the right one has, else 0. a is nil if no job is below its minimum.
 func (a *jobsAhead) compareQueues(left, right api.QueueID) int {
 	if a == nil {
 		return 0

@@ -10,9 +10,11 @@ import (
 )
 
 // allocate runs Volcano's action allocate, which execute is. In a tree it takes the queues in their order, and
-// no pod borrows before the pods that need not borrow. If all waiting pods must borrow, one run is enough.
+// no pod borrows before the pods that need not borrow: their queue would take the cards back at once. If all
+// waiting pods must borrow, one run is enough.
 //
-// Before each run it finds the free cards that are kept for jobs which lack more of them.
+// Before each run it finds the jobs for which free cards are kept because they lack more of them. Queues with such
+// a job below its minimum come first.
 func (a *allocation) allocate(execute func()) {
 	a.orderJobsBelowMinimum(a.waiting.Load())
 	defer func() { a.jobsAhead = nil }()
@@ -38,9 +40,9 @@ func (a *allocation) allocate(execute func()) {
 }
 
 // jobsThatMayBorrow returns the jobs of the second run, and forgets why the first run did not place their pods.
-// Others would only be searched again, and a job with a hard topology would lose the reasons of the first run. A gang of which the first run pipelined pods
-// is not among them: Volcano binds none of its pods yet, and would bind a part of its minimum if the
-// second run completed it.
+// Others would only be searched again, and a job with a hard topology would lose the reasons of the first run. A
+// gang of which the first run pipelined pods is not among them: Volcano binds none of its pods yet, and would bind
+// a part of its minimum if the second run completed it.
 func (a *allocation) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 	jobs := map[api.JobID]*api.JobInfo{}
 	for id := range a.deservedFirst.borrowers {
@@ -55,7 +57,7 @@ func (a *allocation) jobsThatMayBorrow() map[api.JobID]*api.JobInfo {
 }
 
 // waitsForDeserved reports whether some pod may be placed with which its queue need not borrow
-// what other queues can take back.
+// what other queues can take back: cards, and CPU and memory if these are reclaimed too.
 func (a *allocation) waitsForDeserved() bool {
 	for r := range a.PodsForAllocate() {
 		if (r.Request.Count > 0 || a.ReclaimsAll()) && a.needNotBorrow(r) {
@@ -113,8 +115,8 @@ func (a *allocation) leaveToSecondRun(r snapshot.CheckInput) (isLeft bool) {
 	return true
 }
 
-// comesLater reports whether a job of a higher priority of the queue waits to borrow a card, "" for
-// CPU and memory of pods without cards.
+// comesLater reports whether a job of a higher priority of the same queue waits to borrow a card, so that this job
+// gets none of it before. "" stands for the CPU and memory of pods without cards.
 func (d *deservedFirst) comesLater(job *api.JobInfo, name card.Name) bool {
 	highest, isKnown := d.highestWaiting[snapshot.QueueCard{Queue: job.Queue, Name: name}]
 	return isKnown && job.Priority < highest

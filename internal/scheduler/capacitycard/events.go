@@ -183,7 +183,7 @@ func newMessageDeduper() *messageDeduper {
 }
 
 // currentMessage returns the message about an object, and whether it is new: the first one, or about
-// another topic than the last one.
+// another topic than the last one. The topic is the refusal without the usage of the queue.
 func (m *messageDeduper) currentMessage(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -17,8 +17,9 @@ type nodeCheckFunc func(*nodeChoice, snapshot.CheckInput, *api.NodeInfo) int
 // also says whether evictions on the node may help, see canEvictionsHelp.
 var nodeChecks = []nodeCheckFunc{noStuckPodConflicts, conflictsArePreemptable, cardsAreNotStuck, reclaimedCardsStayFree, preemptedCardsStayFree, cardIsDeserved, cardFits, preemptedQuotaStaysFreeOnNode, awaitedCardsStayFree}
 
-// checkedInput returns the input for a pod, and the message of what PodChecks refuse, "" if they pass. During a
-// node search it returns the result from the start of the search.
+// checkedInput returns the input for a pod, and the message of what PodChecks refuse, "" if they pass. known is
+// false if the session lacks the pod's job. During a node search it returns the result from the start of the
+// search.
 func (c *nodeChoice) checkedInput(task *api.TaskInfo) (r snapshot.CheckInput, refused string, known bool) {
 	if s := c.search.Load(); s != nil && s.Task == task {
 		return s.CheckInput, s.refused, s.known
@@ -40,8 +41,8 @@ func (c *nodeChoice) newSearch(task *api.TaskInfo) *nodeSearch {
 	return s
 }
 
-// cardsAreNotStuck: the pod fits the node without what pods use that terminate for too long. Volcano counts on that.
-// Evictions of more pods may help.
+// cardsAreNotStuck: the pod fits the node without the room of stuck pods, which terminate long past their grace
+// period. Volcano expects that room soon, and would let the pod wait for it. Evictions of other pods may help.
 func cardsAreNotStuck(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	switch {
 	case !c.stuck.NeedsStuckCards(r.Task, node):
@@ -53,7 +54,8 @@ func cardsAreNotStuck(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) 
 }
 
 // cardFits: the pod may run on the node's card, and the quota has room for it. If the quota is
-// full, preemption in the queue may help, unless too many cards are terminating already.
+// full, preemption in the queue may help, unless too many cards are terminating already. While preempt asks
+// whether a node refuses the pod for other reasons, quota is ignored.
 func cardFits(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	if r.Request.Count == 0 {
 		return nodeFits
@@ -83,7 +85,7 @@ func cardFits(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 }
 
 // preemptedCardsStayFree: the node has room besides the cards that preempt freed for others.
-// Evictions of more pods may help, but Volcano evicts none where it may evict none.
+// Evictions of more pods may help, unless Volcano can evict none there.
 func preemptedCardsStayFree(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	switch {
 	case c.kept.FitsBesidePreempted(r.Task, r.Job, node):
@@ -95,7 +97,8 @@ func preemptedCardsStayFree(c *nodeChoice, r snapshot.CheckInput, node *api.Node
 	}
 }
 
-// preemptedQuotaStaysFreeOnNode: the quota has room besides what preempt freed for other pods.
+// preemptedQuotaStaysFreeOnNode: the quota has room besides what preempt freed for other pods, if the pod uses the
+// node's card.
 func preemptedQuotaStaysFreeOnNode(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	if !c.kept.KeepsQuotaIn(r.Job.Queue) || c.preemption.IgnoresQuota(r.Task) {
 		return nodeFits
@@ -115,8 +118,9 @@ func reclaimedCardsStayFree(c *nodeChoice, r snapshot.CheckInput, node *api.Node
 	return nodeFits
 }
 
-// noStuckPodConflicts: no pod that terminates for too long conflicts with the pod by anti-affinity or host port.
-// Volcano's preempt ignores terminating pods, and would pipeline the pod to the node for ever.
+// noStuckPodConflicts: no stuck pod, which terminates long past its grace period, conflicts with the pod by
+// anti-affinity or host port. Volcano's preempt ignores terminating pods, and would pipeline the pod to the node
+// for ever.
 func noStuckPodConflicts(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	if slices.ContainsFunc(c.stuck.ByNode[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.Task.Pod, other.Pod) }) {
 		return conflictsWithStuckPod
@@ -156,8 +160,9 @@ func awaitedCardsStayFree(c *nodeChoice, r snapshot.CheckInput, node *api.NodeIn
 	}
 }
 
-// cardIsDeserved: in the first run of allocate, the queue of the pod deserves the node's card. Of a request with
-// one card, allocatable has checked that. What allocatable knows of the pod it looked at last is used again.
+// cardIsDeserved: in the first of two runs of allocate, which places no pod that must borrow, the queue of the pod
+// deserves the node's card. Of a request with one card, allocatable has checked that. A pod for which cards were
+// freed takes none from others. What allocatable knows of the pod it looked at last (tried) is used again.
 func cardIsDeserved(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	isFirstRun := c.allocation.deservedFirst != nil && !c.allocation.deservedFirst.borrows
 	if !isFirstRun || r.Request.Count == 0 || len(r.Request.Names) == 1 || c.kept.HasPreempted(r) {

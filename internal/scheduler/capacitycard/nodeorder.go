@@ -247,9 +247,9 @@ func (c *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, looke
 }
 
 // surelyOutscores reports whether a node that Volcano did not score is certain to score more than one with the
-// same card that has this score. It avoids the batch scores, which compare all nodes: of the scored node they are
-// its score without that of the node alone, of the other one at least 0. If a plugin reduces scores, none is
-// certain.
+// same card that has this score. A score is that of the node alone and the batch scores, which compare all nodes.
+// It computes no batch score, because that costs much: that of the scored node is the rest of its score, that of
+// the other one at least 0. If a plugin reduces scores, none is certain.
 func (c *nodeChoice) surelyOutscores(task *api.TaskInfo, node, scored *api.NodeInfo, score float64) bool {
 	reduced, alone, err := c.Volcano.NodeOrderMapFn(task, node)
 	_, scoredAlone, errScored := c.Volcano.NodeOrderMapFn(task, scored)
@@ -339,8 +339,8 @@ func (r *gangRest) add(other *gangRest) {
 	}
 }
 
-// limitPods reduces the rest to so many pods, if it has more. Which ones the gang takes is open, so their requests
-// are so many times the average.
+// limitPods reduces the rest of a gang to so many pods, if it has more. Which ones the gang takes is open, so their
+// requests are so many times the average.
 func (r *gangRest) limitPods(pods int) {
 	if pods >= r.pods {
 		return
@@ -351,7 +351,7 @@ func (r *gangRest) limitPods(pods int) {
 	r.pods = pods
 }
 
-// fitsIdle reports whether all of the rest fit the idle resources.
+// fitsIdle reports whether all pods of the rest of a gang fit the idle resources, but for rounding of floats.
 func (r *gangRest) fitsIdle(idle *api.Resource) bool {
 	for resource, request := range r.requests {
 		if request > idle.Get(resource)+solver.Tolerance {
@@ -361,7 +361,8 @@ func (r *gangRest) fitsIdle(idle *api.Resource) bool {
 	return true
 }
 
-// podsThatFit returns how many pods like that of the search fit the idle resources.
+// podsThatFit returns how many pods like that of the search fit the idle resources. A pod without requests fits
+// any number of times.
 func (s *nodeSearch) podsThatFit(idle *api.Resource) int {
 	pods := math.MaxInt32
 	for resource, request := range s.requests {

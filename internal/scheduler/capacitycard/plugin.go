@@ -131,18 +131,18 @@ func (p *Plugin) Name() string { return schedulerconfig.CapacityCard }
 func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.cache.metrics.startTimer("open")()
 	p.Volcano = ssn
-	p.nodes.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind // prePredicate changes it
+	p.nodes.percentageOfNodes = options.ServerOpts.PercentageOfNodesToFind // prePredicate changes the option for single pods
 	p.TriedTasks = map[api.TaskID]bool{}
 	p.Events.ownFitErrors = map[api.TaskID]*api.FitErrors{}
 	p.Events.reports.last = p.cache.Now()
 
 	// All that follows reads the ledger, which this updates.
 	p.builder.buildSnapshot()
-	p.Rules.StopBorrowing()
+	p.Rules.StopBorrowing() // of queues that lost borrowed cards a short time ago
 	p.AwaitsSync = p.cache.Sync.IsAwaited(p.builder.missingFromSession, p.cache.Now())
 	p.cache.openPlugin = p
 	p.Kept.Load()
-	p.stuck.Find()
+	p.stuck.Find() // pods that terminate long past their grace period
 
 	// Allocation.
 	ssn.AddJobValidFn(schedulerconfig.CapacityCard, jobValid)
@@ -186,7 +186,8 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 }
 
 // newMetricsSnapshot copies the state at the opening of the session. Then ledger and
-// reservations agree. Later in the session a placed pod is in both.
+// reservations agree. Later in the session a placed pod is in both. Cards that are charged to a queue that does
+// not exist belong to none: they are unowned.
 func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
 	usages := p.Ledger.Snapshot()
 	pending := p.pendingCards()
@@ -213,8 +214,8 @@ func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
 	return found
 }
 
-// pendingCards sums the requests of pending pods by queue, without gated pods and refused
-// requests. A queue of a tree has those of its subtree.
+// pendingCards sums the requests of pending pods by queue, for the metric of requested cards: without gated pods
+// and refused requests. A queue of a tree has those of its subtree. Requests that name the same cards are one.
 func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	type requestKey struct {
 		queue   api.QueueID

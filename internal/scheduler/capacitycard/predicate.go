@@ -69,7 +69,7 @@ func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api
 
 		key.queue = r.Job.Queue
 		key.name, _ = c.Inventory.CardOnNode(node.Name, r.Request.Resource)
-		exceeded = &c.Ledger.Check(string(key.queue), r.Request.On(key.name).OnlyCards(), within)[0]
+		exceeded = &c.Ledger.Check(string(key.queue), r.Request.On(key.name).OnlyCards(), within)[0] // which cardFits has found
 		key.limit = limitKey{exceeded.Kind, exceeded.Queue, exceeded.Limit, exceeded.GracePeriod}
 		if reason != quotaTerminating { // whose message does not contain it
 			key.count = r.Request.Count
@@ -79,8 +79,8 @@ func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api
 	return key, exceeded
 }
 
-// canEvictionsHelp reports whether a node may fit a pod after evictions on it. Volcano's preempt tries no other
-// nodes.
+// canEvictionsHelp reports whether a node that refuses a pod for a reason may fit it after evictions there.
+// Volcano's preempt tries such nodes only.
 func canEvictionsHelp(reason int) bool {
 	switch reason {
 	case quotaExceeded, cardsAreStuck, keptForPreemptors, quotaKeptForPreemptors, cardsAwaitedByOthers:
@@ -89,10 +89,11 @@ func canEvictionsHelp(reason int) bool {
 	return false
 }
 
-// maxFitErrors bounds the cache.
+// maxFitErrors bounds the cache of fit errors, which is emptied when it is full.
 const maxFitErrors = 10_000
 
-// newStatus returns the fit error. exceeded is the quota that is exceeded if that is the reason.
+// newStatus returns the fit error: its message, and by its code whether preempt tries the node. exceeded is the
+// quota that is exceeded if that is the reason.
 func (k fitErrorKey) newStatus(exceeded *quota.InsufficientQuota) *api.Status {
 	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: schedulerconfig.CapacityCard, Reason: cmp.Or(messagesOfReasons[k.reason], k.text)}
 	if canEvictionsHelp(k.reason) {
@@ -120,7 +121,9 @@ func (c *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fit
 	known, ok := cached.statuses[key]
 	cached.RUnlock()
 
-	if !ok || known.session.Load()+1 < c.Cache.SessionCount { // new, or not used in this session or the one before
+	// The message has the usage of its first refusal, so it is built again if it was used neither in this session
+	// nor in the one before.
+	if !ok || known.session.Load()+1 < c.Cache.SessionCount {
 		known = &cachedFitError{statuses: []*api.Status{key.newStatus(exceeded)}}
 
 		cached.Lock()

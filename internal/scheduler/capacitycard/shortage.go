@@ -23,9 +23,10 @@ type shortages struct {
 	events *Events
 }
 
-// statePodShortages looks for pods that no node takes. It writes into the fit error of each what the nodes lack, and
-// Volcano puts that into the condition of the pod. Volcano's own text counts the nodes by reason, so that a misspelt card, cards in
-// use and cards on several nodes look the same. Package waiting judges by the same rules, for the status.
+// statePodShortages looks for pods that no node takes. It writes into the fit error of each what the nodes lack,
+// and Volcano puts that into the condition of the pod. Volcano's own text counts the nodes by reason, so that a
+// misspelt card, cards in use and cards on several nodes look the same. Package waiting judges by the same rules,
+// for the status.
 //
 // The texts have no numbers, so that a busy cluster does not rewrite its pending pods.
 func (s *shortages) statePodShortages() {
@@ -59,7 +60,8 @@ func (s *shortages) stateJobShortages(job *api.JobInfo, fleet *waiting.Fleet) {
 		}
 	}
 
-	// The first pod by name speaks for its role, so that the text stays the same in every session.
+	// Skipped pods get the text of the first tried pod of their role by name, so that it stays the same in every
+	// session.
 	slices.SortFunc(tried, func(a, b *api.TaskInfo) int { return cmp.Compare(a.Name, b.Name) })
 	taken := s.takenByGang(job)
 	sameAs := map[string]string{} // what is stated about the skipped pods of a role

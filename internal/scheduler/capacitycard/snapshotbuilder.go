@@ -334,7 +334,8 @@ func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 }
 
 // isBelowMinimum reports whether a job runs, but lacks pods for its minimum. allocated is how many of its
-// pods have a node. Volcano's IsReady ignores the minimums of task roles.
+// pods have a node. Volcano's IsReady ignores the minimums of task roles, so it says nothing about a job with
+// several roles.
 func (b *snapshotBuilder) isBelowMinimum(job *api.JobInfo, allocated int) bool {
 	hasRoles := len(job.TaskMinAvailable) > 1
 	if allocated == 0 || len(job.TaskStatusIndex[api.Pending]) == 0 || (!hasRoles && job.IsReady()) {

@@ -52,8 +52,8 @@ func (r PodGroupRequests) RemoveStale(session uint64) {
 
 // PodGroupRequestFor returns what a PodGroup without pods requests: for that of a Volcano job what
 // its templates request, else minResources, and card.request. It parses only a changed PodGroup,
-// since the longest card.request takes milliseconds. Callers must not change the requests.
-// Volcano copies the PodGroup in each session, but its strings stay the same.
+// since the longest card.request takes milliseconds. Volcano copies the PodGroup in each session, so the texts are
+// compared. Callers must not change the requests.
 func (v *Votes) PodGroupRequestFor(job *api.JobInfo) *PodGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	read := PodGroupRequest{

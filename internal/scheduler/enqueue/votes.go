@@ -89,7 +89,7 @@ func (v *Votes) MissingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Re
 		}
 
 		all.Add(request.Request)
-		isUnreclaimable = isUnreclaimable && request.IsUnreclaimable // others are checked one by one
+		isUnreclaimable = isUnreclaimable && request.IsUnreclaimable // set only if all are; else each pod is checked alone
 	}
 
 	all.IsUnreclaimable = isUnreclaimable
@@ -97,7 +97,7 @@ func (v *Votes) MissingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Re
 }
 
 // withTotalHint adds to the refusal of a job without pods that card.request exceeds what the
-// job needs to start. A PodGroup that announces no minimum has one all the same.
+// job needs to start. It adds nothing if the PodGroup does not say how many cards that are.
 func (v *Votes) withTotalHint(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
 	if len(job.Tasks) > 0 || refusal.Reason() != workload.ReasonInsufficientScalarQuota {
 		return refusal

@@ -8,8 +8,8 @@ func HasRoleMinimums(job *api.JobInfo) bool {
 	return len(job.TaskMinAvailable) > 0 && job.MinAvailable >= job.TaskMinAvailableTotal
 }
 
-// ElasticPods returns how many pods a job has above its minimum, in total and per task role.
-// The map is nil if roles do not matter.
+// ElasticPods returns how many pods a job has above its minimum, in total and per task role, negative below it.
+// The map is nil if the minimums of roles do not count.
 func ElasticPods(job *api.JobInfo) (all int32, roles map[string]int32) {
 	all = job.ReadyTaskNum() - job.MinAvailable
 	if !HasRoleMinimums(job) {

@@ -70,8 +70,8 @@ func (k *Kept) canReclaimByType(a *AwaitingPod, from *api.TaskInfo) bool {
 	return k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(from)) && k.Ledger.LimitsCards(string(a.Job.Queue))
 }
 
-// comesAfter reports whether a job comes after one that runs below its minimum: it does not run yet, and
-// is of another queue of equal priority, or of the same queue and not of higher priority.
+// comesAfter reports whether a job comes after one that runs below its minimum, whose pod a is: it does not run yet,
+// and is of the same queue, where the caller has compared the priorities of the jobs, or of a queue of equal priority.
 func (k *Kept) comesAfter(a *AwaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
 	if !a.IsBelowMinimum || k.awaited.running[job.UID] {
 		return false

@@ -12,8 +12,8 @@ import (
 )
 
 // IdleFor returns what a node has idle or will have for a pod: without the resources of stuck
-// pods, and without what is kept from the pod. Of the cards that are kept for waiting jobs those count that are
-// free now.
+// pods, and without what is kept from the pod. More cards may be kept for waiting jobs than are left: then no card
+// is.
 func (k *Kept) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 	idle := k.stuck.FutureIdleOn(node)
 	if kept := k.keptOnNode(task, k.Volcano.Jobs[task.Job], node.Name); kept != nil {
@@ -34,8 +34,9 @@ func (k *Kept) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 	return idle
 }
 
-// KeepsCardsOn reports whether some cards of a node may be kept from a pod, at a glance: IdleFor knows what is
-// left for it. Volcano counts kept cards as free, so it would evict too few pods on such a node.
+// KeepsCardsOn reports whether some cards of a node may be kept from a pod. Preempted cards may be kept from others
+// only: IdleFor computes what is left for the pod. Volcano counts kept cards as free, so it would evict too few
+// pods on such a node.
 func (k *Kept) KeepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 	if len(k.preemptedCards.byNode[node.Name]) > 0 {
 		return true

@@ -134,7 +134,8 @@ func (k *Kept) isPromised(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return (nominated.preempts && nominated.Node == node.Name) || k.freed.Reclaimed[uid].Node == node.Name || k.freed.Preempted[uid].Node == node.Name
 }
 
-// HasPromisedNode reports whether freed cards of some node are kept for a pod.
+// HasPromisedNode reports whether freed cards of some node are kept for a pod. Reclaimed cards that the quota no
+// longer allows have no node.
 func (k *Kept) HasPromisedNode(task *api.TaskInfo) bool {
 	hasReclaimed := k.freed.Reclaimed[task.Pod.UID].Node != ""
 	_, hasPreempted := k.freed.Preempted[task.Pod.UID]

@@ -78,8 +78,8 @@ func (k *Kept) NominatedAmong(task *api.TaskInfo, scored map[float64][]*api.Node
 	return nil
 }
 
-// keptNodeFor returns the node on which freed cards are kept for a pod. The nomination ends earlier, when the
-// pod was placed once and its gang was not.
+// keptNodeFor returns the node on which freed cards are kept for a pod. They are still kept when its nomination has
+// ended, because the pod was placed once and its gang was not.
 func (k *Kept) keptNodeFor(task *api.TaskInfo) (nomination Nomination, known bool) {
 	nomination, known = k.freed.Preempted[task.Pod.UID]
 	if !known {

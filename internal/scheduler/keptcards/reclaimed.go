@@ -73,7 +73,8 @@ func (k *Kept) Load() {
 // and what is kept for its other pods: its quota may be lowered, and other pods may use it up.
 //
 // A gang keeps nothing once it cannot start: too many pods have lost their cards, and their queue deserves no other
-// card for them. kept is what is kept for other jobs, to which this one is added.
+// card for them. A node that does not have the card for a moment takes it from no pod. kept is what is kept for
+// other jobs, to which this one is added.
 func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept map[snapshot.QueueCard]card.Count) (tasks, others []*api.TaskInfo) {
 	// What a gang would keep counts only if the gang keeps it in the end.
 	added := maps.Clone(kept)
@@ -85,6 +86,7 @@ func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept
 
 		request := k.RequestFor(task)
 		name, allowed := k.CardFor(request, nomination.Node)
+		// A pod without a node has lost its cards in an earlier session.
 		if nomination.Node == "" || (allowed && !k.addDeserved(snapshot.QueueCard{Queue: job.Queue, Name: name}, request.Count, added)) {
 			others = append(others, task)
 			continue
@@ -147,7 +149,7 @@ func (k *Kept) FitsBesideReclaimed(r snapshot.CheckInput, node *api.NodeInfo) bo
 
 // wouldBorrowFrom reports whether a pod of a tree would borrow with what a node has: its queue,
 // or an ancestor that it does not share with the owner of kept cards, would use more than it
-// deserves. Other jobs of the owner's queue may not borrow them either.
+// deserves. Other jobs of the owner's queue may not borrow them either. Of a pod without cards only the CPU counts.
 func (k *Kept) wouldBorrowFrom(owner *keptCardsOwner, r snapshot.CheckInput, node *api.NodeInfo) bool {
 	if !k.IsTree() || owner.task.Job == r.Task.Job {
 		return false

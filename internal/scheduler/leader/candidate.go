@@ -76,7 +76,7 @@ func runElections(ctx context.Context, others *OtherSchedulers, newElection func
 
 		current := newElection()
 		err := current.run(term)
-		// The cause is read before end gives the term another one.
+		// cause is why the term ended, nil if it has not; end would give it another cause.
 		cause := context.Cause(term)
 		if ctx.Err() != nil {
 			cause = StopReason(ctx)

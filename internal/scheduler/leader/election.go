@@ -54,7 +54,7 @@ func (e *election) run(ctx context.Context) error {
 		return err
 	}
 
-	failed := make(chan error, 1) // of lead
+	failed := make(chan error, 1) // the error of lead
 	over := make(chan struct{})   // closed when the election has ended
 
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -87,8 +87,8 @@ func (e *election) run(ctx context.Context) error {
 		return errLeaseLost
 	}
 
-	isQuiet := e.fence.closeAndWait(e.writeTimeout())
-	// Until here a write of this process may have been under way, so the lease was renewed.
+	isQuiet := e.fence.closeAndWait(e.writeTimeout()) // whether no write of this process is in flight any more
+	// Until here one may have been, so the lease was renewed.
 	endTerm()
 	<-over
 	e.hasLed = lock.isLeader
@@ -100,7 +100,7 @@ func (e *election) run(ctx context.Context) error {
 	defer done()
 
 	if lock.isLeader {
-		// The other half of the time is for the release.
+		// The other half of the time is for the release of the lease.
 		e.callBeforeRelease(releasing, e.writeTimeout()/2)
 	}
 

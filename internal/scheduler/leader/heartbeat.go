@@ -107,18 +107,20 @@ func (h *heartbeatWriter) reportSession(ctx context.Context, session *capacityca
 	h.lastFailed = err != nil
 }
 
-// isDue reports whether a report must be written after the last one, whose write may have failed.
+// isDue reports whether a report must be written after the last one (nil before the first), whose write may have
+// failed.
 func isDue(report enforcement.Report, last *enforcement.Report, failed bool) bool {
 	// A change is reported at once. While writes fail, an API server in trouble gets one in each
 	// interval.
 	return last == nil || report.At.Sub(last.At) >= heartbeatInterval || (!failed && !report.SameContent(*last))
 }
 
-// writeReport writes a report, and retries once on a conflict.
+// writeReport writes a report, and once more if the Lease was not as expected.
 func (h *heartbeatWriter) writeReport(ctx context.Context, report enforcement.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	err := h.tryWrite(ctx, report)
+	// Another program has created, changed or deleted the Lease since it was read.
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		err = h.tryWrite(ctx, report)
 	}

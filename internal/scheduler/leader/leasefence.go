@@ -75,7 +75,7 @@ func (f *fence) beginWrite() bool {
 	return true
 }
 
-// wrapTransport is a transport.WrapperFunc.
+// wrapTransport puts the fence before a transport, for rest.Config.Wrap.
 func (f *fence) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return &fencedTransport{fence: f, next: next}
 }

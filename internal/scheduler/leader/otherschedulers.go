@@ -133,7 +133,7 @@ func (o *OtherSchedulers) waitForAny(ctx context.Context) error {
 }
 
 // pollForAny lists pods until it finds another scheduler, which is the error, until isDone
-// accepts a result without one, or until ctx ends.
+// accepts a result without one, or until ctx ends. isDone gets the error of the list, nil if all was read.
 func (o *OtherSchedulers) pollForAny(ctx context.Context, isDone func(error) bool) error {
 	err := wait.PollUntilContextCancel(ctx, lookupInterval, true, func(ctx context.Context) (bool, error) {
 		pods, err := o.listPods(ctx)

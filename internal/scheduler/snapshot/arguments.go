@@ -183,8 +183,8 @@ func ParseArguments(raw map[string]any) (Arguments, error) {
 	return args, nil
 }
 
-// quoteValue returns a wrong value for a message. Only text is quoted, so it does not look like
-// a number or flag.
+// quoteValue returns a wrong value for a message, shortened and with escapes. Only text is quoted, so it does not
+// look like a number or flag.
 func quoteValue(value any) string {
 	quoted := fmt.Sprintf("%.80q", fmt.Sprint(value))
 	if _, isText := value.(string); isText {

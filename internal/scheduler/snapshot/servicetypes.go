@@ -68,7 +68,8 @@ func (s *Session) UnreclaimableRuleFor(job *api.JobInfo) UnreclaimableRule {
 	return UnreclaimableRule{byType: true, group: workload.ServiceTypeFor(nil, nil, job.PodGroup.Annotations, "")}
 }
 
-// IsUnreclaimable reports whether a pod of the job of the rule cannot be reclaimed.
+// IsUnreclaimable reports whether a pod of the job of the rule cannot be reclaimed: it is protected from eviction,
+// or the reclaim matrix lacks its service type.
 func (s *Session) IsUnreclaimable(rule *UnreclaimableRule, state *cache.PodState) bool {
 	switch {
 	case rule.All || state.IsProtected:

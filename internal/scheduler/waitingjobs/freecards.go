@@ -234,7 +234,9 @@ func (f *freeCards) leavingTasks(task *api.TaskInfo, node *freeNode, until time.
 }
 
 // mayTake reports whether a pod may take the cards of another one beside what it takes of each queue. In a
-// tree it takes what queues have borrowed, and by the service types what is beyond their guarantee.
+// tree it takes what queues have borrowed, and by the service types what is beyond their guarantee. A pod with
+// more cards than its queue has borrowed is taken too, because pods go as a whole. taken is by queue and grows
+// here.
 func (f *freeCards) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
 	rule := f.rules.ReclaimRule(task, other)
 	count := int64(f.RequestFor(other).Count)

@@ -133,7 +133,8 @@ func (g *gangPlacement) conflictsWithOwnPods(task *api.TaskInfo, node *freeNode)
 	return false
 }
 
-// leftOnceOthersLeave returns what a node has for a kind of pods in a placement, nil if it takes none.
+// leftOnceOthersLeave returns what a node has for a kind of pods in a placement once others have left, nil if it
+// takes none. For a job that runs below its minimum all pods of other jobs leave.
 func (f *freeCards) leftOnceOthersLeave(job *Job, kind *podKind, node *freeNode, until time.Time) *api.Resource {
 	use := f.useOf(kind, node)
 	if use == nil || !use.fitsEmpty {

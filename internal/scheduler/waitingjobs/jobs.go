@@ -70,7 +70,7 @@ func (j *Jobs) findWaitingJob(job *api.JobInfo) *Job {
 }
 
 // mayWaitForCards reports whether a job has pending pods, and nothing but cards and quota can keep
-// them from being placed.
+// them from being placed. A job with pipelined pods has found its cards and waits until they are free.
 func (j *Jobs) mayWaitForCards(job *api.JobInfo) bool {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 || job.PodGroup == nil {
 		return false
@@ -136,8 +136,8 @@ func (j *Jobs) compareWaitingJobs(a, b *Job) int {
 	return 0
 }
 
-// mayKeepCards reports whether cards may be kept for a job, see keepsCards. The first pod of a job answers for the
-// service type of all.
+// mayKeepCards reports whether cards may be kept for some pod of a job, see keepsCards. In flat queues one pod of
+// the job answers for the service type of all.
 func (j *Jobs) mayKeepCards(job *api.JobInfo) bool {
 	if j.IsTree() || gang.HasAllocatedPods(job) {
 		return true

@@ -61,7 +61,8 @@ func (j *Jobs) hasWaitingReservations() bool {
 }
 
 // keepAwaitedCards keeps free cards for waiting jobs with a reservation, and reports whether it keeps some. A job
-// that would not fit the nodes also in the end gets none. running finds the jobs that run pods.
+// gets none if it would not fit the nodes even at the latest end of its reservation. running finds the jobs that
+// run pods.
 func (j *Jobs) keepAwaitedCards(waiting []*Job, free *freeCards, running func([]*Job) map[api.JobID]bool) bool {
 	now := j.Now()
 	var kept []keptcards.AwaitingPod
@@ -154,8 +155,8 @@ func (j *Jobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards
 	return best
 }
 
-// findRunningJobs returns the jobs that run pods. It returns nil if no job waits below its minimum, for then none
-// asks (see comesAfter).
+// findRunningJobs returns the jobs that run pods. It returns nil if no job waits below its minimum: only its cards
+// are kept from jobs that do not run yet.
 func (j *Jobs) findRunningJobs(waiting []*Job) map[api.JobID]bool {
 	if !slices.ContainsFunc(waiting, func(job *Job) bool { return job.IsBelowMinimum }) {
 		return nil
