@@ -130,19 +130,6 @@ const (
 // asForPodWords precede the pod whose reason another one repeats.
 const asForPodWords = ", as for pod "
 
-// What the scheduler says about the card of a node.
-const (
-	otherCardWords   = "node(s) have another card than <"
-	unnamedCardWords = "node(s) have no named card for "
-)
-
-// OtherCardReason returns the reason of a node that has none of the cards of a pod, which are as the user
-// writes them.
-func OtherCardReason(cards string) string { return otherCardWords + cards + ">" }
-
-// UnnamedCardReason returns the reason of a node whose cards have no name.
-func UnnamedCardReason(resource string) string { return unnamedCardWords + resource }
-
 // ReadStatedReason reads a condition of a pod or PodGroup. resource is the card resource that the
 // pod requests, "" for none.
 //
@@ -229,6 +216,7 @@ func readNodeReasons(text string, resource corev1.ResourceName) StatedReason {
 	for _, reason := range splitNodeReasons(text) {
 		refusal, isRefusal := workload.ReadRefusal(reason)
 		lacking, isInsufficient := strings.CutPrefix(reason, insufficientWord)
+		node, _ := ReadNodeReason(reason)
 		switch {
 		case isRefusal && refusal.Cards == "": // whatever the card of the node
 			return StatedReason{Refusal: &refusal}
@@ -237,7 +225,7 @@ func readNodeReasons(text string, resource corev1.ResourceName) StatedReason {
 		case strings.Contains(reason, prePredicateWords): // the same for all nodes
 			return StatedReason{LacksObject: true}
 		case isInsufficient && resource != "" && lacking == string(resource): // too few cards are free
-		case strings.HasPrefix(reason, otherCardWords), strings.HasPrefix(reason, unnamedCardWords): // it has none of these cards
+		case node.lacksCards():
 		default:
 			out.RefusedOtherwise = true
 		}

@@ -49,8 +49,8 @@ func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 	check.That(t, len(anomalies) >= 7, "the anomalies are %v only", anomalies)
 
 	for words, file := range map[string]string{
-		"node(s) have another card than <":    "internal/waiting/statedreason.go",
-		"node(s) have no named card for ":     "internal/waiting/statedreason.go",
+		"node(s) have another card than <":    "internal/waiting/nodereason.go",
+		"node(s) have no named card for ":     "internal/waiting/nodereason.go",
 		"has not seen every node and pod yet": "internal/workload/refusalwording.go",
 	} {
 		check.Contains(t, "docs/troubleshooting.md", document, words)

@@ -34,22 +34,23 @@ func (c *nodeChoice) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	return nil
 }
 
-// messagesOfReasons are the messages of reasons without details.
-var messagesOfReasons = map[int]string{
-	jobNotFound:                 "job of the pod is not in this session",
-	reclaimedByOthers:           "node(s) reserve cards for pods that reclaimed them",
-	conflictsWithStuckPod:       "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port",
-	conflictNotPreemptable:      "node(s) have pods that conflict by anti-affinity or host port and may not be preempted",
-	cardsAreStuck:               "node(s) have too little room beside terminating pods past their grace period",
-	cardsAreStuckWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
-	cardNotDeserved:             "node(s) have a card that the queue would borrow, after the queues that deserve it",
-	keptForPreemptors:           "node(s) keep cards for pods for which others were preempted",
-	quotaKeptForPreemptors:      "the queue keeps quota for pods for which others were preempted",
+// nodeCodes are the codes of the reasons that no refusal of a pod or a queue states.
+var nodeCodes = map[int]waiting.NodeCode{
+	unnamedCard:                 waiting.NodeUnnamedCard,
+	cardNotAllowed:              waiting.NodeOtherCard,
+	jobNotFound:                 waiting.NodeJobUnknown,
+	reclaimedByOthers:           waiting.NodeKeptForReclaimers,
+	conflictsWithStuckPod:       waiting.NodeStuckConflict,
+	conflictNotPreemptable:      waiting.NodeProtectedConflict,
+	cardsAreStuck:               waiting.NodeStuckPods,
+	cardsAreStuckWithoutVictims: waiting.NodeStuckPods,
+	cardNotDeserved:             waiting.NodeCardNotDeserved,
+	keptForPreemptors:           waiting.NodeKeptForPreemptors,
+	quotaKeptForPreemptors:      waiting.NodeQuotaKeptForPreemptors,
+	cardsAwaitedByOthers:        waiting.NodeAwaitedByOthers,
 
-	keptForPreemptorsWithoutVictims: "node(s) keep cards for pods for which others were preempted",
-	cardsAwaitedByOthers:            "node(s) keep free cards for jobs that lack more of them",
-
-	cardsAwaitedByOthersWithoutVictims: "node(s) keep free cards for jobs that lack more of them",
+	keptForPreemptorsWithoutVictims:    waiting.NodeKeptForPreemptors,
+	cardsAwaitedByOthersWithoutVictims: waiting.NodeAwaitedByOthers,
 }
 
 // fitErrorKeyFor returns the key of the fit error of a pod on a node, and which quota it exceeds if that is the reason.
@@ -95,17 +96,13 @@ const maxFitErrors = 10_000
 // newStatus returns the fit error: its message, and by its code whether preempt tries the node. exceeded is the
 // quota that is exceeded if that is the reason.
 func (k fitErrorKey) newStatus(exceeded *quota.InsufficientQuota) *api.Status {
-	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: schedulerconfig.CapacityCard, Reason: cmp.Or(messagesOfReasons[k.reason], k.text)}
+	reason := waiting.NodeReason{Code: nodeCodes[k.reason], Detail: k.text}
+	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: schedulerconfig.CapacityCard, Reason: cmp.Or(reason.Message(), k.text)}
 	if canEvictionsHelp(k.reason) {
 		status.Code = api.Unschedulable
 	}
 
-	switch k.reason {
-	case unnamedCard:
-		status.Reason = waiting.UnnamedCardReason(k.text)
-	case cardNotAllowed:
-		status.Reason = waiting.OtherCardReason(k.text)
-	case quotaExceeded, quotaExceededForReclaim, quotaTerminating:
+	if exceeded != nil {
 		// Volcano writes the reason behind a count of nodes, in the middle of a sentence.
 		status.Reason = workload.RefusalFor(exceeded).NodeMessage()
 	}
