@@ -2,6 +2,8 @@ package capacitycard
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,16 +32,23 @@ const lending = `node a model=A
 	`
 
 // TestVolcanosOwnReclaimEvictsNothingInATree: only this program's action cardreclaim knows the rules of trees. The
-// scheduler refuses a configuration with Volcano's own action reclaim. Should that action run nevertheless, the plugin
-// offers it no victims. In lending, queues q and r below t deserve 2 of 8 cards A each. r uses all 8, so cardreclaim
-// would take one back for pod i-0 of q. In the second scene q may also reclaim as inference from training.
+// scheduler refuses a configuration with Volcano's own action reclaim. Should that action run nevertheless, each of the
+// two hooks that it asks answers no: preemptive, whether a pod may reclaim, and reclaimable, which pods to evict. In
+// lending, queues q and r below t deserve 2 of 8 cards A each. r uses all 8, so cardreclaim would take one back for pod
+// i-0 of q. Queue t has quota for 9. In the second scene q may also reclaim as inference from training.
 func TestVolcanosOwnReclaimEvictsNothingInATree(t *testing.T) {
 	const jobs = `
+		queue t quota={"A":9} deserved={"A":4}
 		job k queue=r min=1 running=a*8
 		job i queue=q min=1 pending=1`
 	for _, queues := range []string{"", `queue q quota={"A":8} priority=80000 serviceType=inference parent=t deserved={"A":2}
 		queue r quota={"A":8} priority=20000 serviceType=training parent=t deserved={"A":2}`} {
-		newTreeScene(t, lending+queues+jobs).evict(reclaim.New()).expectEvictions("", "")
+		s := newTreeScene(t, lending+queues+jobs).evict(reclaim.New())
+		s.expectEvictions("", "")
+
+		check.Equal(t, "preemptive", false, s.p.podReclaim.preemptive(s.Ssn.Queues["q"], s.Task("i-0")))
+		victims, _ := s.p.podReclaim.reclaimable(s.Task("i-0"), slices.Collect(maps.Values(s.Job("k").Tasks)))
+		check.Equal(t, "victims of reclaimable", 0, len(victims))
 	}
 }
 
