@@ -209,8 +209,8 @@ func TestACandidateWithdrawsWhileAnotherSchedulerRuns(t *testing.T) {
 }
 
 // TestLeaderChecksForOtherSchedulersBeforeItStarts: Volcano's own scheduler may have started while ours waited for the
-// Lease, and the watch may not have reported its pod "late" yet. So a new leader lists the pods of schedulers before it
-// places any pod. Here it finds "late", and ends with an error that names it.
+// Lease, just after ours listed the pods of schedulers last. So a new leader lists them again before it places any pod.
+// Here it finds pod "late", and ends with an error that names it.
 func TestLeaderChecksForOtherSchedulersBeforeItStarts(t *testing.T) {
 	work := &Candidate{Others: newOtherSchedulersFixture(otherSchedulerPod("late", "n", "Running")).OtherSchedulers}
 	check.Says(t, work.leadBehind(newFence())(t.Context()), "another scheduler runs in pod ns/late,")
