@@ -273,7 +273,7 @@ func TestPodsWithoutCardsReclaimCPUIfConfigured(t *testing.T) {
 			queue q quota={} priority=80000 serviceType=inference cpu=16
 			queue r quota={} priority=20000 serviceType=training cpu=16
 			job k queue=r min=1 running=a*16 cards=0
-			job i queue=q min=1 pending=1 cards=0`, requests("memory", "0")).
+			job i queue=q min=1 pending=1 cards=0`).
 			withArguments(framework.Arguments{"reclaimResources": reclaimResources})
 		s.Nodes[0].Status.Allocatable["cpu"] = amount("16")
 
