@@ -81,13 +81,13 @@ func (t *Tracker) isCard(resource corev1.ResourceName) bool {
 type unnamedList struct{ cards []UnnamedCards }
 
 // add adds a node to the group of its anomaly.
-func (l *unnamedList) add(of Anomaly, name Name, node string) {
+func (l *unnamedList) add(anomaly Anomaly, name Name, node string) {
 	at := slices.IndexFunc(l.cards, func(u UnnamedCards) bool {
-		return u.Resource == of.Resource && u.Card == name && u.Message == of.Message
+		return u.Resource == anomaly.Resource && u.Card == name && u.Message == anomaly.Message
 	})
 	if at < 0 {
 		at = len(l.cards)
-		l.cards = append(l.cards, UnnamedCards{Resource: of.Resource, Card: name, Message: of.Message})
+		l.cards = append(l.cards, UnnamedCards{Resource: anomaly.Resource, Card: name, Message: anomaly.Message})
 	}
 	l.cards[at].Nodes = append(l.cards[at].Nodes, node)
 }

@@ -41,7 +41,7 @@ type Refresh struct {
 	Wait time.Duration
 }
 
-// Next returns the card-hours that a view shows next. shown are those that it has, view is its
+// Next returns the card-hours that a view, a LocalCardQuota, shows next. shown are those that it has, view is its
 // namespace and name. Use grows every second, so a view keeps what it shows for an hour, but for the turn of a
 // month.
 func Next(shown *v1alpha1.CardHoursStatus, use cardseconds.QueueMonths, view string) Refresh {

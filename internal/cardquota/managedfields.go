@@ -147,13 +147,13 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	// displaces nothing.
 	_, lacksBoth := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {
-		inPlace, planned := fields[field]
-		_, own := ours[field]
-		_, taken := theirs[field]
-		if own && !inPlace {
+		isInPlace, isDesired := fields[field]
+		_, isOurs := ours[field]
+		_, isTheirs := theirs[field]
+		if isOurs && !isInPlace {
 			return true
 		}
-		lacksBoth = lacksBoth && planned && !own && !taken
+		lacksBoth = lacksBoth && isDesired && !isOurs && !isTheirs
 	}
 
 	return lacksBoth
@@ -172,15 +172,15 @@ func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 	theirs := managersByField(live.ManagedFields, isOtherManager)
 
 	for field := range ours {
-		if inPlace, planned := fields[field]; isTreeField(field) && (!planned || !inPlace) {
+		if isInPlace, isDesired := fields[field]; isTreeField(field) && (!isDesired || !isInPlace) {
 			return true
 		}
 	}
 
 	for field := range fields {
-		_, own := ours[field]
-		_, taken := theirs[field]
-		if isOnlyInTrees(field) && !own && !taken && len(ours) > 0 { // else the operator never wrote the Queue
+		_, isOurs := ours[field]
+		_, isTheirs := theirs[field]
+		if isOnlyInTrees(field) && !isOurs && !isTheirs && len(ours) > 0 { // else the operator never wrote the Queue
 			return true
 		}
 	}
@@ -203,8 +203,8 @@ func isOnlyInTrees(field string) bool {
 
 // OwnsParent reports whether the operator wrote spec.parent of the Queue.
 func OwnsParent(live *v1beta1.Queue) bool {
-	_, ours := managersByField(live.ManagedFields, isOwnApply)[fieldParent]
-	return ours
+	_, isOurs := managersByField(live.ManagedFields, isOwnApply)[fieldParent]
+	return isOurs
 }
 
 // IsBelowQueue reports whether the operator placed a Queue below another one than root.
@@ -289,15 +289,15 @@ func HasOwnedFields(live *v1beta1.Queue) bool {
 // does not prove it: a user may have copied or written it, or the operator has abandoned
 // the Queue since.
 func CreatedByOperator(live *v1beta1.Queue) bool {
-	_, ours := managersByField(live.ManagedFields, isOwnApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
-	return ours && live.Annotations[v1alpha1.AnnotationCreatedBy] != ""
+	_, isOurs := managersByField(live.ManagedFields, isOwnApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
+	return isOurs && live.Annotations[v1alpha1.AnnotationCreatedBy] != ""
 }
 
 // HasManagedByLabel reports whether the operator wrote the label LabelManagedBy of the
 // Queue.
 func HasManagedByLabel(live *v1beta1.Queue) bool {
-	_, ours := managersByField(live.ManagedFields, isOwnApply)[labelField(v1alpha1.LabelManagedBy)]
-	return ours && live.Labels[v1alpha1.LabelManagedBy] == v1alpha1.FieldManager
+	_, isOurs := managersByField(live.ManagedFields, isOwnApply)[labelField(v1alpha1.LabelManagedBy)]
+	return isOurs && live.Labels[v1alpha1.LabelManagedBy] == v1alpha1.FieldManager
 }
 
 // ManagedFieldsWithoutOperator returns the managed fields without the operator's, for a

@@ -39,9 +39,9 @@ func compareOwners(a, b *v1alpha1.CardQuota) int {
 
 // NextOwner returns which of all CardQuotas for one queue owns it after the given one is
 // deleted, nil for none.
-func NextOwner(of *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
+func NextOwner(deleted *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) *v1alpha1.CardQuota {
 	return QueueOwner(slices.DeleteFunc(slices.Clone(candidates), func(c *v1alpha1.CardQuota) bool {
-		return c.Name == of.Name || c.DeletionTimestamp != nil
+		return c.Name == deleted.Name || c.DeletionTimestamp != nil
 	}))
 }
 

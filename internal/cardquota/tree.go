@@ -49,10 +49,10 @@ func NewTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 func NewWrittenTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *Tree {
 	return newTree(quotas, queues, unmanaged, func(written map[string]quota.TreeQueue) *quota.Tree {
 		for _, queue := range queues {
-			of := written[queue.Name]
-			for name, limit := range of.Quota {
-				of.Deserved.Limit(name, limit)
-				of.Guarantee.Limit(name, limit)
+			amounts := written[queue.Name]
+			for name, limit := range amounts.Quota {
+				amounts.Deserved.Limit(name, limit)
+				amounts.Guarantee.Limit(name, limit)
 			}
 		}
 		return quota.ResolveWritten(written)
@@ -71,13 +71,13 @@ func newTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1
 	// Names of CardQuotas and Queues can differ, and the tree that the scheduler enforces is that
 	// of the Queues.
 	for queue, q := range owners {
-		of := TreeQueueFor(q)
+		queueInTree := TreeQueueFor(q)
 		if parent := t.quotas[q.Spec.Parent]; parent != nil {
-			of.Parent = parent.QueueName()
+			queueInTree.Parent = parent.QueueName()
 		} else if q.Spec.Parent != "" {
-			of.Parent = missingParent + q.Spec.Parent // no queue, so that the path ends here
+			queueInTree.Parent = missingParent + q.Spec.Parent // no queue, so that the path ends here
 		}
-		written[queue] = of
+		written[queue] = queueInTree
 	}
 
 	for _, queue := range queues {
@@ -185,11 +185,11 @@ func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 
 	for _, c := range q.Spec.Cards {
 		for _, amount := range []struct {
-			of    quota.Amounts
+			into  quota.Amounts
 			count *int64
 		}{{out.Quota, c.Quota}, {out.Deserved, c.Deserved}, {out.Guarantee, c.Guarantee}} {
 			if amount.count != nil {
-				amount.of[quota.Resource(c.Name)] = *amount.count
+				amount.into[quota.Resource(c.Name)] = *amount.count
 			}
 		}
 	}
@@ -270,16 +270,16 @@ func (t *Tree) holdMessage(name string) string {
 // explainFault returns why a path does not lead to the top level, and what would help.
 func (t *Tree) explainFault(name string) (reason, cause, help string) {
 	fault := t.Fault(name)
-	at := "spec.parent"
+	where := "spec.parent"
 	if fault.Queue != name {
-		at = "its ancestor " + fault.Queue
+		where = "its ancestor " + fault.Queue
 	}
 
 	switch fault.Kind {
 	case quota.ParentNotFound:
-		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue", at, fault.Parent), "create it, or name another parent"
+		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue", where, fault.Parent), "create it, or name another parent"
 	case quota.ParentCycle:
-		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle", at, fault.Parent), "give one of them another parent"
+		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle", where, fault.Parent), "give one of them another parent"
 	default:
 		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible", len(t.Ancestors(name))+1, quota.MaxDepth), "move it up"
 	}

@@ -126,9 +126,9 @@ func (t *Tree) describeCutGuarantees(name string, explained map[quota.Resource]b
 func (t *Tree) heldBy(q *v1alpha1.CardQuota) (name string, policy v1alpha1.StopPolicy) {
 	path := append([]*v1alpha1.CardQuota{q}, t.Ancestors(q.Name)...)
 	for _, want := range []v1alpha1.StopPolicy{v1alpha1.StopPolicyHoldAndDrain, v1alpha1.StopPolicyHold} {
-		for _, at := range path {
-			if at.Spec.StopPolicy == want {
-				return at.Name, want
+		for _, onPath := range path {
+			if onPath.Spec.StopPolicy == want {
+				return onPath.Name, want
 			}
 		}
 	}

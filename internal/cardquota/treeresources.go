@@ -36,13 +36,13 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 		bounds := f.boundsFor(key)
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
 		got := bounds.without(leftOut).amountsNearestTo(want)
-		for i, of := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
-			_, isWanted := of.wanted[key]
+		for i, lists := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
+			_, isWanted := lists.wanted[key]
 			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatAmount(key, got[i]), formatAmount(key, want[i]))
 			if leftOut[i] {
 				text = fmt.Sprintf("no %s of %s", amountNames[i], formatAmount(key, want[i]))
 			} else if isWanted || got[i] > 0 { // the children may need what is not wanted any more
-				of.staged[key] = got[i]
+				lists.staged[key] = got[i]
 			}
 
 			// A smaller amount waits for the parent to grow, a larger one for the children to shrink. One

@@ -182,7 +182,8 @@ func (m *Meter) addPieces(series Series, count card.Count, pieces []piece) {
 }
 
 // openPeriods returns the day and the month to which a part adds what was used on a day. A closed one never
-// grows again: after a change of the clock or of the time zone the next one takes what would be added.
+// grows again: after a change of the clock or of the time zone the next one takes what would be added. A sum without a
+// part (-1) has no closed ones yet.
 func (m *Meter) openPeriods(part int, day Period) [2]Period {
 	month := day.Month()
 	if part >= 0 {

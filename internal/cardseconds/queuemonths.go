@@ -38,7 +38,7 @@ func (m *Meter) MonthlyUse(closed func(Period) []map[Series]Milli) *MonthlyUse {
 		use.add(series, s.open[use.this], s.open[use.last])
 	}
 
-	// A month can close while views still show it. Its sums are then in entries, and no more in
+	// A month can close while LocalCardQuotas still show it. Its sums are then in entries, and no more in
 	// the meter.
 	for _, sums := range closed(use.this) {
 		for series, amount := range sums {

@@ -30,8 +30,8 @@ func (s *Stored) AddEntry(key EntryKey, packed []byte) {
 	s.entries[key] = packed
 }
 
-// Sums returns the card-seconds of a day or a month. A day or month of a part is in its entry, or else in the
-// running part: the operator may end between both writes.
+// Sums returns the card-seconds of a day or a month, added up over the running parts. Of a part that has an entry for
+// it, the entry counts: if the operator ended between both writes, the part has the same sums still.
 func (s *Stored) Sums(period Period) (map[Series]Milli, error) {
 	sums := map[Series]Milli{}
 	var unreadable []error

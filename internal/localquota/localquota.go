@@ -27,7 +27,7 @@ func OwnsQueue(q *v1alpha1.CardQuota) bool {
 }
 
 // SelectNamespaces returns the namespaces that a selector selects, sorted. A namespace that is being deleted
-// takes no new objects. The first MaxNamespaces have a view.
+// takes no new objects. The first MaxNamespaces get a LocalCardQuota.
 func SelectNamespaces(selector labels.Selector, namespaces []corev1.Namespace) []string {
 	var names []string
 	for i := range namespaces {

@@ -29,24 +29,24 @@ type siblings struct {
 func siblingsOf(all []Pending) map[workloadCard]*siblings {
 	out := map[workloadCard]*siblings{}
 	for i := range all {
-		w := &all[i]
-		key := workloadCard{w.Entry.Workload, w.Entry.Card}
-		s := out[key]
-		if s == nil {
-			s = &siblings{}
-			out[key] = s
+		pending := &all[i]
+		key := workloadCard{pending.Entry.Workload, pending.Entry.Card}
+		same := out[key]
+		if same == nil {
+			same = &siblings{}
+			out[key] = same
 		}
 
-		switch node := w.Stated.Node; {
+		switch node := pending.Stated.Node; {
 		// Such a pod waits only for its gang, and will take these cards. They are not free for
 		// the others.
 		case node != "":
-			if s.taken == nil {
-				s.taken = NewTaken(map[string]card.Count{})
+			if same.taken == nil {
+				same.taken = NewTaken(map[string]card.Count{})
 			}
-			s.taken.byNode[node] = s.taken.byNode[node].Add(w.Request.Count)
-		case !w.Stated.IsSilent() && (s.cause == nil || compareMessages(w.Entry.Message, s.cause.Entry.Message) < 0):
-			s.cause = w
+			same.taken.byNode[node] = same.taken.byNode[node].Add(pending.Request.Count)
+		case !pending.Stated.IsSilent() && (same.cause == nil || compareMessages(pending.Entry.Message, same.cause.Entry.Message) < 0):
+			same.cause = pending
 		}
 	}
 

@@ -98,16 +98,16 @@ func (e *explainer) explainPending(queue string, all []Pending) entrySet {
 	set := entrySet{}
 	groups := siblingsOf(all)
 	for i := range all {
-		w := &all[i]
-		group := groups[workloadCard{w.Entry.Workload, w.Entry.Card}]
-		added := entry{BlockedStatus: w.Entry, names: w.Request.Names, helpful: e.withQuotaLeft(queue, &w.Request)}
-		stated := w.Stated
+		pending := &all[i]
+		group := groups[workloadCard{pending.Entry.Workload, pending.Entry.Card}]
+		added := entry{BlockedStatus: pending.Entry, names: pending.Request.Names, helpful: e.withQuotaLeft(queue, &pending.Request)}
+		stated := pending.Stated
 		if stated.IsSilent() && group.cause != nil {
 			stated = group.cause.Stated
 			added.Message = group.cause.Entry.Message
 		}
 
-		request := w.Request
+		request := pending.Request
 		request.Names = added.helpful
 		request.Taken = group.taken
 
@@ -162,17 +162,17 @@ func (e *explainer) listEntries(queue string, entries []entry) Entries {
 
 // holdersFor returns who uses the cards that an entry of a queue waits for: in the queue or below the ancestor whose
 // quota is exhausted, or anywhere if no card is free. Other reasons are not about cards that others use.
-func (e *explainer) holdersFor(queue string, of *entry) []v1alpha1.CardHolder {
-	switch of.Reason {
+func (e *explainer) holdersFor(queue string, blocked *entry) []v1alpha1.CardHolder {
+	switch blocked.Reason {
 	case v1alpha1.BlockedQuotaExhausted:
-		return e.listHolders().InQueue(queue, of.names)
+		return e.listHolders().InQueue(queue, blocked.names)
 	case v1alpha1.BlockedAncestorQuotaExhausted:
-		if of.ancestor != "" {
-			return e.listHolders().InSubtree(of.ancestor, e.queuesBelow, of.names)
+		if blocked.ancestor != "" {
+			return e.listHolders().InSubtree(blocked.ancestor, e.queuesBelow, blocked.names)
 		}
 	case v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented:
 		if e.cluster.HiddenFleet == nil {
-			return e.listHolders().Anywhere(of.helpful)
+			return e.listHolders().Anywhere(blocked.helpful)
 		}
 	}
 

@@ -56,11 +56,11 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, used map[NodeCa
 				f.cards[offered.Name] = capacity
 			}
 
-			at := nodeCapacity{node.Name, offered.Count.Sub(used[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
-			capacity.nodes = append(capacity.nodes, at)
-			capacity.most = max(capacity.most, at.free)
-			if !at.isCordoned {
-				capacity.free = capacity.free.Add(at.free)
+			onNode := nodeCapacity{node.Name, offered.Count.Sub(used[NodeCard{node.Name, offered.Name}]), node.IsCordoned}
+			capacity.nodes = append(capacity.nodes, onNode)
+			capacity.most = max(capacity.most, onNode.free)
+			if !onNode.isCordoned {
+				capacity.free = capacity.free.Add(onNode.free)
 			}
 		}
 	}

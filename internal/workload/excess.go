@@ -29,21 +29,21 @@ func DescribeExcesses(queue string, excess []quota.Excess) (reason, message stri
 // and why. Limit is what the parent has, and Sum what all of its children have.
 func DescribeExcess(e quota.Excess) (reason, message string) {
 	amount := func(n int64) string { return FormatTreeAmount(e.Of, n) }
-	of := e.Of.Label() + ": "
+	label := e.Of.Label() + ": "
 	switch e.Kind {
 	case quota.NothingToInherit:
-		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%shas no quota to inherit at the top level, so it is 0: write quota", of)
+		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%shas no quota to inherit at the top level, so it is 0: write quota", label)
 	case quota.NotInParent:
 		if e.Written > 0 {
-			return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%squota is %s, but parent %s grants none, so it is 0: grant it there, or remove it here", of, amount(e.Written), e.Parent)
+			return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%squota is %s, but parent %s grants none, so it is 0: grant it there, or remove it here", label, amount(e.Written), e.Parent)
 		}
-		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%sis not granted by parent %s, so it is 0: grant it there, or remove it here", of, e.Parent)
+		return v1alpha1.ReasonCardNotInParent, fmt.Sprintf("%sis not granted by parent %s, so it is 0: grant it there, or remove it here", label, e.Parent)
 	case quota.QuotaAboveParent:
-		return v1alpha1.ReasonQuotaAboveParent, fmt.Sprintf("%squota is %s, but parent %s has %s, which is in force: lower it here, or raise the parent", of, amount(e.Written), e.Parent, amount(e.Allowed))
+		return v1alpha1.ReasonQuotaAboveParent, fmt.Sprintf("%squota is %s, but parent %s has %s, which is in force: lower it here, or raise the parent", label, amount(e.Written), e.Parent, amount(e.Allowed))
 	case quota.DeservedAboveQuota:
-		return v1alpha1.ReasonDeservedAboveParent, fmt.Sprintf("%sdeserved is %s, but the quota in force is %s, which counts: lower deserved", of, amount(e.Written), amount(e.Allowed))
+		return v1alpha1.ReasonDeservedAboveParent, fmt.Sprintf("%sdeserved is %s, but the quota in force is %s, which counts: lower deserved", label, amount(e.Written), amount(e.Allowed))
 	case quota.GuaranteeAboveDeserved:
-		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", of, amount(e.Written), amount(e.Allowed))
+		return v1alpha1.ReasonGuaranteeAboveParent, fmt.Sprintf("%sguarantee is %s, but the deserved in force is %s, which counts: lower the guarantee", label, amount(e.Written), amount(e.Allowed))
 	}
 
 	field := ExcessField(e.Kind)
@@ -55,11 +55,11 @@ func DescribeExcess(e quota.Excess) (reason, message string) {
 	// Above the parent's own amount scaling is not the reason: it would be cut without siblings
 	// as well.
 	if e.Written > e.Limit {
-		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", of, field, amount(e.Written), e.Parent, amount(e.Limit), amount(e.Allowed))
+		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", label, field, amount(e.Written), e.Parent, amount(e.Limit), amount(e.Allowed))
 	}
 
 	return v1alpha1.ReasonScaled, fmt.Sprintf("%s%s is %s, but the children of %s have %s together and it has %s, so %s is in force: lower the children, or raise the parent",
-		of, field, amount(e.Written), e.Parent, amount(e.Sum), amount(e.Limit), amount(e.Allowed))
+		label, field, amount(e.Written), e.Parent, amount(e.Sum), amount(e.Limit), amount(e.Allowed))
 }
 
 // DescribeLackBelow says that a CardQuota has too little for those below it, in the comment of an import. Their
@@ -109,8 +109,8 @@ func RefuseExcess(e quota.Excess, child, hint, again string) string {
 const maxNamedParts = 5
 
 // FormatTreeAmount formats whole cards, and CPU and memory as users write them.
-func FormatTreeAmount(of quota.Resource, n int64) string {
-	switch of {
+func FormatTreeAmount(key quota.Resource, n int64) string {
+	switch key {
 	case quota.CPU:
 		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
 	case quota.Memory:

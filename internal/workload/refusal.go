@@ -316,7 +316,7 @@ func RefusalForFault(queue string, fault quota.Fault) *Refusal {
 
 // RefusalOfAncestor returns the refusal of an ancestor as that of a queue below it.
 func RefusalOfAncestor(queue string, refusal *Refusal) *Refusal {
-	of := *refusal
-	of.Requester = queue
-	return &of
+	below := *refusal
+	below.Requester = queue
+	return &below
 }

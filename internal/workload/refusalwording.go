@@ -127,10 +127,10 @@ func wordingFor(code Code) *wording {
 // compileWordings splits sentences into parts. Those before decidedMark are enough to recognise a sentence.
 func compileWordings() []wording {
 	var all []wording
-	for _, of := range sentences {
-		before, after, _ := strings.Cut(of.text, decidedMark)
+	for _, s := range sentences {
+		before, after, _ := strings.Cut(s.text, decidedMark)
 		parts := splitSentence(before)
-		all = append(all, wording{of, append(parts, splitSentence(after)...), len(parts)})
+		all = append(all, wording{s, append(parts, splitSentence(after)...), len(parts)})
 	}
 	return all
 }
@@ -204,12 +204,12 @@ func (w *wording) readMessage(message string, r *Refusal) bool {
 	*r = Refusal{Code: w.code}
 	rest := message[len(first):]
 	for i := 1; i < len(w.parts); i++ {
-		at := &w.parts[i]
+		part := &w.parts[i]
 		isRead := false
-		if at.field == nil {
-			rest, isRead = strings.CutPrefix(rest, at.text)
+		if part.field == nil {
+			rest, isRead = strings.CutPrefix(rest, part.text)
 		} else {
-			rest, isRead = at.field.read(r, rest, w.textAfter(i))
+			rest, isRead = part.field.read(r, rest, w.textAfter(i))
 		}
 
 		if !isRead { // the message may be truncated behind the parts that decide
