@@ -164,6 +164,6 @@ func (w *WorkloadReference) UnmarshalJSON(data []byte) error {
 	if !bytes.HasPrefix(data, []byte("{")) {
 		return nil
 	}
-	type plain WorkloadReference
+	type plain WorkloadReference // without this method, which would call itself
 	return json.Unmarshal(data, (*plain)(w))
 }

@@ -49,10 +49,12 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", s.Address, err)
 	}
+
+	// The limit is on connections before TLS, so that those count whose handshake is not done.
 	listener = netutil.LimitListener(listener, s.Limits.Connections)
 	if s.TLS != nil {
 		config := s.TLS.Clone()
-		config.NextProtos = []string{"http/1.1"}
+		config.NextProtos = []string{"http/1.1"} // HTTP/2 is off
 		listener = tls.NewListener(listener, config)
 	}
 	return listener, nil

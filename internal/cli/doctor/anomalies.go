@@ -142,8 +142,9 @@ func missingLabels(anomaly v1alpha1.InventoryAnomaly, labels map[string]string) 
 	return missing
 }
 
-// labelledType returns the card type of which a node names the model. Vendors may name their resource
-// differently. Without such a label it is the resource itself.
+// labelledType returns what the labels of a node that describe the cards of a resource begin with, such as
+// "nvidia.com/gpu". That is the resource itself, unless a vendor other than NVIDIA names the model of its cards under
+// another word: "<vendor>/<type>.product".
 func labelledType(resource string, labels map[string]string) string {
 	vendor, _, _ := strings.Cut(resource, "/")
 	if labels[resource+card.ProductSuffix] != "" || vendor == card.NVIDIA {

@@ -94,7 +94,8 @@ func (c *Cluster) canTakeOver() bool {
 		slices.ContainsFunc(c.Schedulers, func(d *appsv1.Deployment) bool { return d.Status.ReadyReplicas > 0 })
 }
 
-// deploymentOf returns the name of the Deployment of a pod, "" if its ReplicaSet does not show it.
+// deploymentOf returns the name of the Deployment of a pod: that of its ReplicaSet without the hash at its end. It is ""
+// if no ReplicaSet of that form owns the pod.
 func deploymentOf(pod *corev1.Pod) string {
 	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "ReplicaSet" && hash != "" {

@@ -18,7 +18,7 @@ func findGaps(c *Cluster) []Finding {
 }
 
 // missingRight has the words of a gap that is a missing right: who, which verb, which resource, where, and
-// what grants it.
+// what grants it, such as `user "a" may not list pods at the cluster scope: a ClusterRoleBinding to x grants it`.
 var missingRight = regexp.MustCompile(`^(user "[^"]*") may not (\w+) (\S+?)( at the cluster scope| in the namespace "[^"]*")?(?:: (.*))?$`)
 
 // missingVerb is a verb that a user lacks on some resources.
@@ -71,8 +71,9 @@ func describeMissingRights(verbs []missingVerb, resources map[missingVerb][]stri
 	return strings.Join(rights, ", and ")
 }
 
-// describeHint returns what grants a right as a sentence of its own, about several rights. The hint ends with "grants
-// it" where a ClusterRoleBinding is missing, and else with "may".
+// describeHint makes the hint of one gap, what grants a right, into a sentence about all of them. It names the API group,
+// because our roles grant no right on other objects. The hint ends with "grants it" where a ClusterRoleBinding is
+// missing, and else with "may".
 func describeHint(hint string) string {
 	if hint == "" {
 		return ""

@@ -56,7 +56,8 @@ func findBypasses(c *Cluster) []Finding {
 		return nil
 	}
 
-	// managedFields say where a pod comes from, and may change later. This run has seen no pod before.
+	// The managedFields of a pod say who chose its node. FirstProvenance keeps what they said at first, and this run
+	// sees all pods for the first time.
 	byReason := map[string][]string{}
 	for _, bypass := range enforcement.FindBypasses(c.Pods, c.Charges, c.Cards, c.spec().Scheduler.Names, enforcement.FirstProvenance{}) {
 		byReason[bypass.Reason] = append(byReason[bypass.Reason], bypass.Pod)
@@ -75,8 +76,8 @@ func findBypasses(c *Cluster) []Finding {
 	return findings
 }
 
-// findExceededQuotas finds queues that use more than a planned quota. For CardQuotas of the cluster OverQuota
-// reads that from their status.
+// findExceededQuotas finds queues that use more than the quota that a file of --filename gives them. For CardQuotas of
+// the cluster the rule OverQuota reads that from their status.
 func findExceededQuotas(c *Cluster) []Finding {
 	var findings []Finding
 	usedBelow := c.countUsedBelow()
@@ -88,9 +89,9 @@ func findExceededQuotas(c *Cluster) []Finding {
 		}
 
 		var cards []string
-		for name, used := range usedBelow[planned.Name] {
-			if limit := c.plan.limits[queue][name]; used > limit {
-				cards = append(cards, fmt.Sprintf("%d %s of a quota of %d", used, name, limit))
+		for cardName, used := range usedBelow[name] {
+			if limit := c.plan.limits[queue][cardName]; used > limit {
+				cards = append(cards, fmt.Sprintf("%d %s of a quota of %d", used, cardName, limit))
 			}
 		}
 
@@ -175,7 +176,7 @@ func (c *Cluster) computeUses() map[string]computeUse {
 	return uses
 }
 
-// describeCounts returns cards with their number, sorted by name.
+// describeCounts returns cards with their number, sorted by name: the first maxListed, and how many names are left out.
 func describeCounts(counts map[card.Name]card.Count) string {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

@@ -51,7 +51,8 @@ func (c *Cluster) addInstallation(finding Finding) Finding {
 func (c *Cluster) installCommand() string {
 	report, _ := c.report()
 
-	// The host name begins with the name of the Deployment that runs our scheduler.
+	// A heartbeat has the host name of its pod, which begins with the name of its Deployment. If that is Volcano's, our
+	// scheduler runs as another image in it.
 	replacesImage := len(c.Schedulers) == 0 && strings.HasPrefix(report.Identity, workload.StockSchedulerApp+"-")
 	isKnown, usesCertManager := c.certificateSource()
 	switch command := c.olmCommand(); {
@@ -59,7 +60,7 @@ func (c *Cluster) installCommand() string {
 		return command
 	case replacesImage && isKnown && !usesCertManager:
 		return overlayCommand + "scheduler-image"
-	case replacesImage || (len(c.Schedulers) == 0 && !usesCertManager) || !isKnown:
+	case replacesImage || (len(c.Schedulers) == 0 && !usesCertManager) || !isKnown: // no overlay fits, or several do
 		return ""
 	case usesCertManager:
 		return overlayCommand + "cert-manager"
@@ -124,8 +125,8 @@ func findOldSchemas(c *Cluster) []Finding {
 	return findings
 }
 
-// findMissingPrograms finds that the operator or the scheduler is in no Deployment, and proves otherwise not to run.
-// Of what the user may not read, nothing is concluded.
+// findMissingPrograms finds that the operator or the scheduler has no Deployment, and that its Lease does not show it
+// running either. It concludes nothing from what the user may not read.
 func findMissingPrograms(c *Cluster) []Finding {
 	if !c.HasDeployments || !c.isInstalled() {
 		return nil

@@ -82,7 +82,8 @@ func findNeverPlaced(c *Cluster) []Finding {
 	return p.findings()
 }
 
-// checkPod checks a pod by itself, and adds it to its gang. A pod of another scheduler only counts as one of the gang.
+// checkPod checks a pod by itself, and adds it to its gang. A pod of another scheduler, one that is being deleted, and one
+// with scheduling gates only count as pods of the gang.
 func (p *placements) checkPod(pod *corev1.Pod) {
 	key := pod.Namespace + "/" + workload.PodGroupName(pod)
 	own := p.gangs[key]
@@ -102,7 +103,7 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 	own.queue = p.resolver.Queue(pod, p.groups[key], p.Charges[pod.UID].Queue)
 	limits, isLimited := p.plan.limits[own.queue]
 	request, invalid := p.requestOf(pod)
-	why := obstacle{queue: own.queue, noun: "pod"} // one only if it gets an advice
+	why := obstacle{queue: own.queue, noun: "pod"} // without an advice nothing is in its way
 
 	why.advice = cmp.Or(p.refusalFor(own.queue, pod.Namespace), invalid)
 	if why.advice == "" && isLimited {
@@ -112,7 +113,7 @@ func (p *placements) checkPod(pod *corev1.Pod) {
 		}
 	}
 
-	if why.advice == "" { // nothing is in its way
+	if why.advice == "" {
 		own.requests = append(own.requests, request)
 		return
 	}
@@ -193,9 +194,9 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 // them.
 const maxChoices = 16
 
-// gangBeyond describes requests that a quota can never give together, "" if it may. As many of them as are elastic
-// need not run. A request for one of some cards needs quota of these, so for each such set the smallest
-// requests that must run are summed up.
+// gangBeyond describes requests that a quota can never give together, "" if it may. elastic is how many of them need not
+// run. A request takes one of its alternatives. So all requests whose alternatives are within a set of cards
+// share the quota of that set, and the quota is too small if the smallest of them that must run need more.
 func gangBeyond(requests []quota.CardRequest, elastic int, limits card.Quota) string {
 	for _, names := range choicesOf(requests) {
 		var counts []card.Count
@@ -269,7 +270,7 @@ func (p *placements) findRefusal(queue, namespace string) *workload.Refusal {
 
 	// A hold ends some day, so what waits for it is not reported as never placed.
 	if fault := p.plan.tree.Fault(owner.Name); fault.Kind != quota.NoFault && fault.Kind != quota.IsHeld {
-		if fault.Queue == owner.Name {
+		if fault.Queue == owner.Name { // the tree names CardQuotas, and the refusal of a pod its queue
 			fault.Queue = queue
 		}
 		return workload.RefusalForFault(queue, fault)

@@ -155,8 +155,8 @@ func findRefusedPlans(c *Cluster) []Finding {
 	return findings
 }
 
-// findMissingParents finds CardQuotas of --filename without a path to the top level, because a parent
-// does not exist. The operator accepts them, since the parent may follow. Those of the cluster are not
+// findMissingParents finds CardQuotas of --filename without a path to the top level, because their parent or one
+// above it does not exist: fault.Queue is the CardQuota on the path that names it. The operator accepts them, since the parent may follow. Those of the cluster are not
 // ready.
 func findMissingParents(c *Cluster) []Finding {
 	if !c.HasQuotas {

@@ -85,7 +85,7 @@ func findOverAllocated(c *Cluster) []Finding {
 	totals := c.quotaTotals()
 	var findings []Finding
 	for _, entry := range c.Inventory.Cards {
-		if len(c.plan.accepted) > 0 { // the operator has not counted these
+		if len(c.plan.accepted) > 0 { // the operator has not counted the CardQuotas of the files
 			entry.Quota = int64(totals.Granted()[card.Name(entry.Name)])
 			entry.OverAllocatedBy = entry.Quota - entry.Healthy
 		}

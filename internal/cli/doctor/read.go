@@ -120,7 +120,7 @@ func readObjects(ctx context.Context, r *reader.Reader, c *Cluster) {
 	reader.ListInto(ctx, r, &v1beta1.QueueList{}, &c.Queues)
 	c.noteMissingKind(r, "Queue")
 
-	if r.Err() == nil { // no rule reads the views, so one of them shows that the kind exists
+	if r.Err() == nil { // no rule reads LocalCardQuotas, so a list of one is enough to see whether the kind exists
 		r.Record(r.Client.List(ctx, &v1alpha1.LocalCardQuotaList{}, client.Limit(1)))
 	}
 	c.noteMissingKind(r, "LocalCardQuota")

@@ -48,6 +48,7 @@ func missingBelow(path string, known reflect.Type, schema *apiextensionsv1.JSONS
 	for i := range known.NumField() {
 		field := known.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		// A definition describes neither metadata nor the inlined TypeMeta, which are the same for every kind.
 		if name == "" || name == "-" || (path == "" && name == "metadata") {
 			continue
 		}

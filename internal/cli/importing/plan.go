@@ -199,7 +199,7 @@ func parentOf(queue *v1beta1.Queue) string {
 	return queue.Spec.Parent
 }
 
-// isParent reports whether a queue has other queues below it.
+// isParent reports whether a queue has other queues below it: one that names itself as its parent has not.
 func (p *planner) isParent(name string) bool {
 	return slices.ContainsFunc(p.tree.Queue(name).Children, func(child string) bool { return child != name })
 }

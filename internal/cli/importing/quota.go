@@ -98,10 +98,10 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 // what the queues below it have.
 func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
-	counts := card.Quota{}
+	quotas := card.Quota{}
 	var err error
 	if isWritten {
-		counts, err = card.ParseQuota(text)
+		quotas, err = card.ParseQuota(text)
 	}
 
 	var deserved, guarantee card.Quota
@@ -111,12 +111,12 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 		deserved = i.readAmounts(queue, v1alpha1.AnnotationCardDeserved)
 		guarantee = i.readAmounts(queue, v1alpha1.AnnotationCardGuarantee)
 	case p.Usage == nil:
-		counts, guarantee = sumBelow(below)
+		quotas, guarantee = sumBelow(below)
 		i.addComment("cards: what the pods of the queue hold could not be counted. Write the quotas.")
 	default:
-		counts, guarantee = sumBelow(below)
+		quotas, guarantee = sumBelow(below)
 		for name, used := range p.usedBelow(queue.Name, map[string]bool{}) {
-			counts[name] = max(counts[name], used)
+			quotas[name] = max(quotas[name], used)
 		}
 
 		what := "what the pods of the queue hold now"
@@ -136,24 +136,24 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 		i.addComment("Pending pods request %s.", pending)
 	}
 
-	p.addCards(i, counts, deserved, guarantee)
+	p.addCards(i, quotas, deserved, guarantee)
 	for _, name := range slices.Sorted(maps.Keys(usage.Used)) {
-		if used := usage.Used[name]; used > counts[name] {
-			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", used, name, counts[name])
+		if used := usage.Used[name]; used > quotas[name] {
+			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", used, name, quotas[name])
 		}
 	}
 }
 
 // addCards adds the quotas of cards, as many as a CardQuota can have. In a tree each has a deserved.
-func (p *planner) addCards(i *Import, counts, deserved, guarantee card.Quota) {
-	names := slices.Sorted(maps.Keys(counts))
+func (p *planner) addCards(i *Import, quotas, deserved, guarantee card.Quota) {
+	names := slices.Sorted(maps.Keys(quotas))
 	if len(names) > maxCards {
 		i.addComment("The queue has %d cards, of which a CardQuota holds the first %d.", len(names), maxCards)
 		names = names[:maxCards]
 	}
 
 	for _, name := range names {
-		imported := newCard(name, counts, deserved, guarantee)
+		imported := newCard(name, quotas, deserved, guarantee)
 		if p.IsTree && imported.Deserved == nil {
 			// The operator refuses a card without deserved in a tree. What a flat queue deserves
 			// is its quota.
@@ -166,10 +166,10 @@ func (p *planner) addCards(i *Import, counts, deserved, guarantee card.Quota) {
 
 // newCard returns the quota of a card. deserved is at most the quota, and guarantee at most
 // deserved, as the API server demands.
-func newCard(name card.Name, counts, deserved, guarantee card.Quota) v1alpha1.Card {
-	most := int64(min(counts[name], card.MaxCount))
+func newCard(name card.Name, quotas, deserved, guarantee card.Quota) v1alpha1.Card {
+	most := int64(min(quotas[name], card.MaxCount))
 	out := v1alpha1.Card{Name: string(name), Quota: &most}
-	limit := most
+	limit := most // of the guarantee
 	if count, ok := deserved[name]; ok {
 		limit = min(int64(count), most)
 		out.Deserved = &limit
@@ -232,14 +232,14 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 	memory := resource.MustParse(anyMemory)
 	for _, limit := range []struct {
 		name    corev1.ResourceName
-		value   *resource.Quantity
-		maximum resource.Quantity
-		below   *resource.Quantity
+		value   *resource.Quantity // set by the loop
+		maximum resource.Quantity  // that the schema of a CardQuota allows
+		below   *resource.Quantity // the largest limit of the queues below
 	}{
 		{corev1.ResourceCPU, &cpu, *resource.NewQuantity(maxCPU, resource.DecimalSI), resource.NewMilliQuantity(largestBelow(below, quota.CPU), resource.DecimalSI)},
 		{corev1.ResourceMemory, &memory, resource.MustParse(maxMemory), resource.NewQuantity(largestBelow(below, quota.Memory), resource.BinarySI)},
 	} {
-		from, found := p.capabilityOf(queue, limit.name)
+		from, found := p.capabilityOf(queue, limit.name) // from is the queue whose limit it is, "" without one
 		switch {
 		case found.IsZero():
 			i.addComment("resources.%s: the Queue has no limit; here it is more than a cluster has. Left out, it would be 0.", limit.name)
@@ -270,7 +270,7 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 }
 
 // capabilityOf returns the limit of a queue, or of the nearest queue above it that has one, and whose
-// it is. 0 is no limit, as in Volcano. A path has at most all queues, unless parents form a cycle.
+// it is. 0 is no limit, as in Volcano. It takes no more steps than there are queues, because parents may form a cycle.
 func (p *planner) capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) (string, resource.Quantity) {
 	for range p.queues {
 		if quantity := queue.Spec.Capability[name]; quantity.Sign() > 0 {

@@ -16,7 +16,7 @@ import (
 // importOf returns the CardQuota for a Queue. Those of the queues below it are made first.
 func (p *planner) importOf(queue string) Import {
 	if _, isMade := p.imports[queue]; !isMade {
-		p.imports[queue] = Import{} // until it is made, so that a cycle ends
+		p.imports[queue] = Import{} // what the queues of a cycle find when they ask for this one again, so that it ends
 		p.imports[queue] = p.newImport(p.queues[queue])
 	}
 	return p.imports[queue]
@@ -31,7 +31,7 @@ func (p *planner) quotasBelow(queue string) []*v1alpha1.CardQuota {
 
 	var below []*v1alpha1.CardQuota
 	for _, child := range p.tree.Queue(queue).Children {
-		if p.owners[child] == "" && !p.wanted[child] && p.leaveOut(child) != "" {
+		if p.owners[child] == "" && !p.wanted[child] && p.leaveOut(child) != "" { // it has no CardQuota, and gets none
 			continue
 		}
 
@@ -100,7 +100,8 @@ func findShortages(above *v1alpha1.CardQuota, below []*v1alpha1.CardQuota) []str
 	return texts
 }
 
-// inheritsQuota reports whether a CardQuota has an entry without a quota, so that its parent decides.
+// inheritsQuota reports whether a CardQuota has an entry of a resource without a quota. Then the quota of its parent
+// counts, which is not known here, so none is called too small.
 func inheritsQuota(q *v1alpha1.CardQuota, of quota.Resource) bool {
 	written := cardquota.TreeQueueFor(q)
 	_, hasQuota := written.Quota[of]

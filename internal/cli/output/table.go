@@ -152,7 +152,7 @@ func (g *Grid) columnWidths(style Style) []int {
 	for i, column := range g.Columns {
 		widths[i] = Width(column.Header)
 		for _, row := range g.Rows {
-			if len(row) == len(g.Columns) {
+			if len(row) == len(g.Columns) { // a heading has fewer cells, and extends over columns
 				widths[i] = max(widths[i], row[i].width())
 			}
 		}
@@ -196,8 +196,8 @@ func (g *Grid) narrowWidest(widths []int, least int) bool {
 // as many lines as its longest cell.
 func (g *Grid) writeRow(b *strings.Builder, style Style, widths []int, row []Cell) {
 	cells := make([][]Cell, len(row))
-	height := 1
-	used := 0
+	height := 1 // in lines
+	used := 0   // columns of the terminal before the cell
 	for i, cell := range row {
 		width := widths[i]
 		if g.isHeading(row, i) {

@@ -73,12 +73,13 @@ func Break(text string, columns int) []string {
 // space that fits, behind the last mark if that makes the line twice as long, and without both where the line is full.
 // indent is in bytes.
 func findBreak(text string, indent, columns int) int {
-	var space, mark, used int // the last place for either break, and the columns until now
+	var space, mark, used int // the last place for either break, 0 for none, and the columns until now
 	for i, r := range text {
 		used += runeWidth(r)
 		switch {
+		// The line is full. One space more does not count, because it is trimmed.
 		case i > indent && used > columns && (r != ' ' || used > columns+1):
-			if best := max(space, mark); 2*(space-indent) < best-indent {
+			if best := max(space, mark); 2*(space-indent) < best-indent { // a line up to the space would be less than half as long
 				space = best
 			}
 			if space == 0 {

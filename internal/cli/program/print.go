@@ -150,8 +150,8 @@ func rowsOf(fields map[string]any) *unstructured.UnstructuredList {
 	}
 	list := &unstructured.UnstructuredList{}
 	for _, row := range rows {
-		if of, isObject := row.(map[string]any); isObject {
-			list.Items = append(list.Items, unstructured.Unstructured{Object: of})
+		if item, isObject := row.(map[string]any); isObject {
+			list.Items = append(list.Items, unstructured.Unstructured{Object: item})
 		}
 	}
 	return list

@@ -47,6 +47,8 @@ func (p *Program) NewRootCommand(commands ...Command) *cobra.Command {
 	root.PersistentFlags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = !shownConnectionFlags[flag.Name] })
 
 	CompleteFlag(root, "namespace", p.completeNamespaces)
+
+	// Flags are wrapped as wide as the other help. cobra has both functions for its template.
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", output.Columns)) + optionsHint)
 	for _, newCommand := range commands {
 		root.AddCommand(newCommand(p))

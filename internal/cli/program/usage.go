@@ -17,7 +17,8 @@ const maxMistakes = 2
 // nearWords returns the words that are most like one that does not exist, in alphabetical order. Of a short
 // word fewer letters may be wrong, else any other short one would be like it.
 func nearWords(typed string, words []string) []string {
-	// cobra suggests commands, so each word becomes the name of one.
+	// cobra suggests commands, so each word becomes the name of one. The distance counts wrong letters, and cobra
+	// suggests up to it.
 	known := &cobra.Command{SuggestionsMinimumDistance: min((len(typed)-1)/2, maxMistakes)}
 	var near []string
 	for _, word := range words {

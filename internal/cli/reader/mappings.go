@@ -20,7 +20,7 @@ import (
 // After the policy is deleted, operator and scheduler keep its last mappings. Then it sets spec.cards
 // of the object to those that the CardInventory shows.
 func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypePolicy, nodes []*corev1.Node) (exists, knowsMappings bool) {
-	if r.err != nil { // which may be of another missing kind, for the caller to ignore
+	if r.err != nil { // IgnoreMissingKind would drop it below if another kind is missing, and the caller has to decide that
 		return false, false
 	}
 
@@ -53,7 +53,7 @@ func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypeP
 // inferMappings returns mappings with which nodes have the cards that the CardInventory lists, for resources whose
 // cards no label names. unknown are the resources for which no single mapping gives all nodes the listed number.
 func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entries []v1alpha1.CardMapping, unknown []corev1.ResourceName) {
-	tracker := Workloads{Nodes: nodes}.Tracker() // by labels alone
+	tracker := Workloads{Nodes: nodes}.Tracker() // without mappings, so it names cards by labels alone
 	labelled := tracker.Inventory()
 	unnamed := map[corev1.ResourceName][]v1alpha1.InventoryCard{}
 	for _, entry := range cards {

@@ -24,7 +24,8 @@ const (
 const DefaultSystemNamespace = workload.StockSchedulerNamespace
 
 // Deployments returns the Deployments of a program in all namespaces, or in one if the user may not
-// list all of them. It reports whether the user may read them: if that one has none, another may have some.
+// list all of them. It reports whether the user may read them. That is false too if he may list only the one namespace
+// and it has none: another may have some.
 func (r *Reader) Deployments(ctx context.Context, program, namespace string) (found []*appsv1.Deployment, mayRead bool) {
 	if r.err != nil {
 		return nil, false

@@ -31,7 +31,7 @@ func Compare(client, program, other string) string {
 	return fmt.Sprintf("kubectl cardquota %s does not fit %s %s: fields of one may be unknown to the other. Use the same minor release: %s", client, program, other, advice)
 }
 
-// isUnreleased reports whether a version is of a build without a release.
+// isUnreleased reports whether a version is of a build without a release, which is 0.0.x.
 func isUnreleased(v *version.Version) bool { return v.Major() == 0 && v.Minor() == 0 }
 
 // tagPattern has the tags that are a version of a release or of a build after one.

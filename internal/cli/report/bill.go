@@ -78,7 +78,7 @@ type Input struct {
 	// Since is when the operator began to sum up days and months, and CountedUntil until when it did. Both
 	// are zero if it has stored no sums.
 	Since, CountedUntil time.Time
-	// Used are the card-seconds in this time.
+	// Used are the card-seconds in this time, in thousandths.
 	Used map[cardseconds.Series]cardseconds.Milli
 	By   Grouping
 	// Tenants are those to show, all if there are none. Known are all tenants that have sums.
@@ -155,8 +155,8 @@ type amounts struct {
 	isUsed map[int]bool
 }
 
-// addAmount sets the price and the amount of a row, and adds the amount to the total. A row without a price has no
-// amount.
+// addAmount sets the price and the amount of a row, and adds the amount to the total. A row without a price gets neither:
+// a note says for how many card-hours there is none.
 func (a *amounts) addAmount(row *Row, series cardseconds.Series, hours *big.Rat) {
 	i := a.find(series)
 	if i < 0 {
@@ -185,7 +185,8 @@ func (in Input) countedEnd() time.Time {
 	}
 }
 
-// coverageNotes say which part of the time was not counted. That the operator has not counted until now is usual.
+// coverageNotes say which part of the time was not counted. They leave out the time since the operator counted last,
+// which every report of this month lacks.
 func (in Input) coverageNotes() []string {
 	since := in.Since.In(in.From.Location())
 	until := in.CountedUntil.In(in.From.Location())

@@ -141,6 +141,7 @@ func (p *Prices) find(series cardseconds.Series) int {
 			continue
 		}
 
+		// 3 for tenant and service type, 2 for the tenant, 1 for the service type, 0 for the card alone.
 		own := 0
 		if entry.Tenant != "" {
 			own += 2

@@ -70,7 +70,8 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 	found := 0
 	var unreadable error
 	err := reader.List(ctx, c, &corev1.ConfigMapList{}, func(object *corev1.ConfigMap) {
-		// Any object may have the label, so the name counts too.
+		// Any object may have the label, so the name counts too: cardquota-card-seconds-NUMBER. Only the first of these
+		// ConfigMaps have running sums.
 		text, isOurs := strings.CutPrefix(object.Name, strings.TrimSuffix(cardseconds.ConfigMapName(0), "0"))
 		number, err := strconv.Atoi(text)
 		if !isOurs || err != nil {
@@ -107,7 +108,7 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 // maxReportDays is how many days are stored, if there is room.
 const maxReportDays = 400
 
-// reportPeriods are the days or months of a report.
+// reportPeriods are the days or months of a report: texts such as 2026-10-08 or 2026-10, which sort by time.
 type reportPeriods struct {
 	list []cardseconds.Period
 	// first and end are where it begins and ends, end is not in it.
@@ -157,16 +158,16 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 	return days.listDays(today, coverage.DaysDropped)
 }
 
-// listDays lists the days, or months if there are only whole ones. It refuses a time without days that are stored:
-// dropped is the last day that is not stored any more.
+// listDays lists the days, or months if there are only whole ones. It refuses a time that has not begun, is empty, too
+// long, or has days that are stored no more: dropped is the last of these.
 func (r reportPeriods) listDays(today, dropped cardseconds.Period) (reportPeriods, error) {
 	// Months stay stored when their days have been dropped, so whole months are read from those.
 	isWhole := r.first == r.first.Month()+"-01" && r.end == r.end.Month()+"-01"
-	step := r.first
-	last := r.end
+	next := r.first
+	end := r.end
 	if isWhole {
-		step = r.first.Month()
-		last = r.end.Month()
+		next = r.first.Month()
+		end = r.end.Month()
 	}
 
 	switch {
@@ -180,8 +181,8 @@ func (r reportPeriods) listDays(today, dropped cardseconds.Period) (reportPeriod
 		return r, fmt.Errorf("the days until %s are stored no more: ask for whole months, such as --month %s", dropped, r.first.Month())
 	}
 
-	for ; step < last; step = step.Add(1) {
-		r.list = append(r.list, step)
+	for ; next < end; next = next.Add(1) {
+		r.list = append(r.list, next)
 	}
 
 	return r, nil

@@ -112,7 +112,7 @@ func readTopQuotas(ctx context.Context, c client.Client, namespace string, names
 		return quotas, source, err
 	}
 
-	return named, reader.QuotaSource{}, getErr
+	return named, reader.QuotaSource{}, getErr // a source that cannot be listed, and so not watched
 }
 
 // getCardQuotas returns the CardQuotas of some names that exist.
@@ -129,8 +129,8 @@ func getCardQuotas(ctx context.Context, c client.Client, names []string) ([]*v1a
 	return quotas, nil
 }
 
-// completeCardQuotas completes the names of CardQuotas, or of the LocalCardQuotas of the namespace for who
-// may not list them.
+// completeCardQuotas completes the names of CardQuotas, or of the LocalCardQuotas of the namespace for a user who
+// may not list CardQuotas.
 func completeCardQuotas(p *program.Program) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, taken []string, _ string) ([]string, cobra.ShellCompDirective) {
 		namespace, err := p.Namespace()

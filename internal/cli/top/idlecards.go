@@ -49,7 +49,8 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 		return nil, err
 	}
 
-	// The inventory does not say which allocated cards are on nodes that take no pods.
+	// The inventory does not say which allocated cards are on nodes that take no pods. Where there are such nodes, only
+	// nodes and pods say it.
 	takesNone := func(card v1alpha1.InventoryCard) bool { return card.Cordoned > 0 || card.Healthy < card.Total }
 	if slices.ContainsFunc(inventory.Status.Cards, takesNone) {
 		if isRead, err := r.readNodes(ctx); isRead || err != nil {
@@ -57,6 +58,8 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 		}
 	}
 
+	// Without such nodes that is exact. For a user who may not read nodes it is the least, as if no allocated card were
+	// on a node that takes no pods.
 	r.last = map[string]int64{}
 	for _, card := range inventory.Status.Cards {
 		r.last[card.Name] = max(0, card.Healthy-card.Cordoned-card.Allocated)
@@ -65,15 +68,15 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 	return r.last, nil
 }
 
-// readNodes sets last from all nodes and pods, unless it has done so within idleListInterval. Then it sets due. It
-// reports whether the user may read them.
+// readNodes sets last from all nodes and pods. If it has done so within idleListInterval, last stays and it sets due,
+// because --watch reads after every change and listing all pods is expensive. It reports whether the user may read
+// them.
 func (r *idleReader) readNodes(ctx context.Context) (bool, error) {
 	if wait := idleListInterval - time.Since(r.listed); !r.listed.IsZero() && wait > 0 {
 		r.due = time.After(wait)
 		return true, nil
 	}
 
-	// Listing all pods is expensive, and --watch would do it after every change.
 	fleet := reader.New(r.client)
 	idle, mayRead := sumIdleCards(ctx, fleet)
 	if mayRead {

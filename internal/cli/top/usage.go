@@ -103,6 +103,7 @@ func NewList(quotas []*v1alpha1.CardQuota, names ...string) (list List, missing 
 		}
 	}
 
+	// A path begins with that of its parent, so a parent comes before its children.
 	slices.SortFunc(paths, func(a, b []*v1alpha1.CardQuota) int { return slices.CompareFunc(a, b, compareQuotas) })
 	list = List{TypeMeta: output.NewTypeMeta("CardUsageList"), Tree: !tree.IsFlat(), Items: make([]Usage, len(paths))}
 	for i, path := range paths {
@@ -125,7 +126,8 @@ func treeOf(quotas []*v1alpha1.CardQuota) *cardquota.Tree {
 	return cardquota.NewTree(quotas, nil, v1alpha1.UnmanagedEnforce) // no Queues, so what unmanaged ones may use does not matter
 }
 
-// pathTo returns the CardQuotas above one, the highest first, and itself. In a cycle none is above the others.
+// pathTo returns the CardQuotas above one, the highest first, and itself. In a cycle each would be above itself, so
+// there the path is the CardQuota alone.
 func pathTo(tree *cardquota.Tree, to *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
 	path := []*v1alpha1.CardQuota{to}
 	if tree.Fault(to.Name).Kind != quota.ParentCycle {
@@ -194,7 +196,7 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	for _, card := range status.Cards {
 		usage.Cards = append(usage.Cards, Card{
 			Name: card.Name, Quota: card.Quota, Deserved: card.Deserved, Used: card.Used,
-			Borrowed: max(0, card.Borrowed-card.OverQuotaBy), // cards beyond the quota are no loan
+			Borrowed: max(0, card.Borrowed-card.OverQuotaBy), // cards beyond the quota are in OverQuotaBy alone
 			Pending:  card.Pending, Free: card.Free, Available: card.Free, OverQuotaBy: card.OverQuotaBy, Physical: card.Physical,
 		})
 	}
@@ -202,8 +204,8 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	return usage
 }
 
-// writtenQuota returns the quota of a spec, without one deserved: that is the quota while queues are flat. In a tree
-// the quota of the parent counts then, which is not known here.
+// writtenQuota returns the quota of a card that a spec states. If it states only deserved, that is the quota, as the
+// operator computes it while queues are flat. In a tree it would be the quota of the parent, which is not known here.
 func writtenQuota(card v1alpha1.Card) int64 {
 	return ptr.Deref(card.Quota, ptr.Deref(card.Deserved, 0))
 }

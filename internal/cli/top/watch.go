@@ -56,7 +56,7 @@ func watchTop(ctx context.Context, p *program.Program, c client.WithWatch, sourc
 			_, _ = fmt.Fprint(p.Streams.ErrOut, output.Indent("the watch ended and begins again: "+reader.Explain(err), "", ""))
 			continue
 		case <-listed:
-			listed = nil
+			listed = nil // a closed channel would be chosen again and again
 			updates = changed
 		case <-updates:
 		case <-idle.due:
@@ -112,14 +112,15 @@ func readIdleAgain(ctx context.Context, p *program.Program, idle *idleReader) {
 	}
 }
 
-// renderTop returns the table of what a store has.
+// renderTop returns what showTop prints for the CardQuotas of a store, so that it can be compared with the last text.
 func renderTop(p *program.Program, store cache.Store, idle map[string]int64, chosen selection, note string) (string, error) {
 	var quotas []*v1alpha1.CardQuota
 	for _, object := range store.List() {
 		quotas = append(quotas, reader.AsCardQuota(object))
 	}
 
-	// Compare the text and not the objects: most changes of a status do not change the table.
+	// The text shows whether there is something new: most changes of a status do not change it. Its width and colors
+	// are those of the terminal on which it appears later.
 	var text bytes.Buffer
 	copied := *p
 	copied.Streams.Out = &text
@@ -131,7 +132,8 @@ func renderTop(p *program.Program, store cache.Store, idle map[string]int64, cho
 }
 
 // replaceScreen shows a text instead of the one before it, or below it where there is no terminal or a program
-// reads it. YAML documents have a line between them, and tables an empty one.
+// reads it. Below it, a YAML document begins with "---" and a table with an empty line. JSON documents and names need
+// nothing between them.
 func replaceScreen(p *program.Program, text string, first bool) error {
 	switch {
 	case p.Format.IsForPeople() && p.IsTerminal(p.Streams.Out):

@@ -105,7 +105,7 @@ func answerWhatIf(ctx context.Context, p *program.Program, asked *whatIf) (Resul
 		return none, err
 	}
 
-	printNotes(p, r.Notes) // the simulation takes seconds
+	printNotes(p, r.Notes) // before the simulation, which takes seconds
 
 	var added []simulation.Workload
 	if len(objects) > 0 {

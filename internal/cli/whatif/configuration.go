@@ -62,7 +62,7 @@ func renderConfiguration(ctx context.Context, r *reader.Reader, spec v1alpha1.Se
 		return "", err
 	}
 
-	rendered := policy.RenderConfiguration(spec, ref, base, nil, "")
+	rendered := policy.RenderConfiguration(spec, ref, base, nil, "") // as if the operator had not written one yet
 	if rendered.Text == "" {
 		return "", fmt.Errorf("the scheduler has no configuration: %s", rendered.Message)
 	}

@@ -59,7 +59,7 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 		return err
 	}
 	if quota == nil {
-		return q.cluster.SetQuota(name, parsed, count, false)
+		return q.cluster.SetQuota(name, parsed, count, false) // what a Queue deserves is in an annotation of its own, and stays
 	}
 
 	// Admission compares with the CardQuota of the cluster, which only the first of several changes of it has.
@@ -162,7 +162,7 @@ func writtenDeserved(quota *v1alpha1.CardQuota, name card.Name) *int64 {
 
 // parseQuotaFlag parses NAME:CARD=N. The last "=" counts, and the first ":".
 func parseQuotaFlag(text string) (name string, parsed card.Name, count card.Count, err error) {
-	last := strings.LastIndex(text, "=")
+	last := strings.LastIndex(text, "=") // -1 leaves nothing to parse, which is refused
 	name, named, ok := strings.Cut(text[:max(last, 0)], ":")
 	if !ok || name == "" {
 		return "", "", 0, errors.New("write NAME:CARD=N, such as research:NVIDIA-H200=16")

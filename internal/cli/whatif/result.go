@@ -113,8 +113,8 @@ type Waiting struct {
 	Message string                 `json:"message,omitempty"`
 }
 
-// NewResult returns the document of a result. It runs if every pod of the files has a node, every pod that the drain
-// moves finds another one, and the drain ends none for good.
+// NewResult returns the document of a result. Runs is true if every pod of the files has a node, every pod that the
+// drain moves finds another one, and the drain ends none for good.
 func NewResult(r simulation.Result) Result {
 	out := Result{
 		TypeMeta: output.NewTypeMeta("Simulation"), Runs: r.DrainedPlaced >= r.DrainedPods && r.DrainedEnded == 0, Pods: []Pod{}, Victims: []Victim{},
