@@ -45,7 +45,7 @@ func TestReplacedElasticUsageIsExact(t *testing.T) {
 		}
 
 		before := givenByPool(original)
-		got := original.ReplaceElastic(removed, added, nil)
+		got := original.ReplaceElastic(removed, added, nil) // nil: other queues could reclaim all of it
 		check.Equal(t, "pools", givenByPool(want), givenByPool(got))
 		check.Equal(t, "CPU and memory", [2]int64{want.elasticCPU, want.elasticMemory}, [2]int64{got.elasticCPU, got.elasticMemory})
 		check.Equal(t, "pools of the original", before, givenByPool(original))
