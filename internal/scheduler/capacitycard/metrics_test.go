@@ -178,9 +178,7 @@ func TestDeletedQueueHasNoMetrics(t *testing.T) {
 	check.Equal(t, "cards of no queue", 2, s.reopen().m.scrape(t)[`cardquota_card_unowned{card="A"}`])
 	check.Equal(t, "series of the deleted queue", "", seriesOfBusy())
 
-	idle := s.Ssn.Queues["idle"].Queue.DeepCopy()
-	idle.Annotations["volcano.sh/card.quota"] = `{"A":1}`
-	s.Ssn.Queues["idle"] = api.NewQueueInfo(idle)
+	s.annotateQueue("idle", "volcano.sh/card.quota", `{"A":1}`)
 	_, hasCardB := s.reopen().m.scrape(t)[`cardquota_scheduler_quota_cards{card="B",queue="idle"}`]
 	check.That(t, !hasCardB, "queue idle shows card B without quota and usage")
 }

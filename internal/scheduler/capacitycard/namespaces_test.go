@@ -274,9 +274,7 @@ func TestOperatorChargesTheSameQueue(t *testing.T) {
 	s.addToPodLister(pods...)
 	compareCharges("queue q selects namespace ns", "ns")
 
-	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
-	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
-	s.Ssn.Queues["q"].Queue = queue
+	s.annotateQueue("q", "volcano.sh/namespace-selector", `{"matchLabels":{"team":"evil"}}`)
 	s.p.builder.buildSnapshot()
 	compareCharges("queue q selects namespace evil", "evil")
 }

@@ -221,6 +221,13 @@ func (s *scene) changeQueue(name string, change func(*v1beta1.Queue)) *scene {
 	return s
 }
 
+// annotateQueue replaces a queue of the open session by a copy with an annotation, as when the Queue was updated.
+func (s *scene) annotateQueue(name api.QueueID, key, value string) {
+	queue := s.Ssn.Queues[name]
+	queue.Queue = queue.Queue.DeepCopy()
+	queue.Queue.Annotations[key] = value
+}
+
 // annotate sets an annotation of a pod.
 func annotate(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations[key] = value }

@@ -227,11 +227,11 @@ func TestPreemptUsesNoReclaimedCards(t *testing.T) {
 	check.Equal(t, "node of the pod of high priority", "c", s.Task("high-0").NodeName)
 }
 
-// TestAQueueWithoutLimitDoesNotBorrow: in a tree a pod may use a node with kept cards if it borrows nothing there.
+// TestAQueueWithAHugeLimitDoesNotBorrow: in a tree a pod may use a node with kept cards if it borrows nothing there.
 // Queue q has a limit of 1e30 CPU and as much memory, more than an int64 can represent. So it deserves any amount.
 // Its pod without cards does not borrow from the owner of the kept cards, so it may use the node, whose CPU does not
 // suffice for both.
-func TestAQueueWithoutLimitDoesNotBorrow(t *testing.T) {
+func TestAQueueWithAHugeLimitDoesNotBorrow(t *testing.T) {
 	s := newTreeScene(t, `node a model=A cards=4
 		queue q quota={"A":4} serviceType=training
 		queue u quota={"A":4} serviceType=training

@@ -144,9 +144,7 @@ func TestLauncherKeepsTheReservationOfItsGang(t *testing.T) {
 func TestReservationSurvivesALoweredQuota(t *testing.T) {
 	s := newScene(t, quotaOfFour+checkedJob("j", 4)).enqueueAndAllocate()
 	for _, step := range []struct{ quota, wantReserved int }{{4, 4}, {1, 0}, {5, 4}} {
-		lowered := *s.Ssn.Queues["q"].Queue
-		lowered.Annotations = map[string]string{"volcano.sh/card.quota": fmt.Sprintf(`{"A":%d}`, step.quota)}
-		s.Ssn.Queues["q"].Queue = &lowered
+		s.annotateQueue("q", "volcano.sh/card.quota", fmt.Sprintf(`{"A":%d}`, step.quota))
 		for range 3 {
 			check.Equal(t, fmt.Sprintf("reserved cards with a quota of %d", step.quota), step.wantReserved, s.reopen().reservedCards())
 			s.m.Reservations.RemoveStale()
