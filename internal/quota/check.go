@@ -111,7 +111,7 @@ func (q *queueLedger) insufficientQuota(e exceededLimit, of Resource, requested 
 	switch {
 	case !of.IsCard():
 		insufficient.Of = of
-	case of != "":
+	case of != "": // else the request names no card
 		insufficient.Names = []card.Name{of.Card()}
 	}
 
@@ -167,7 +167,8 @@ func (c *resourceCheck) checkReclaimable(bound Bound) (e exceededLimit, isExceed
 	return c.checkDeserved()
 }
 
-// checkDeserved checks that the queue deserves all that it would use.
+// checkDeserved checks that the queue deserves all that it would use. A queue of a tree without a quota for cards
+// may use any, but deserves none.
 func (c *resourceCheck) checkDeserved() (e exceededLimit, isExceeded bool) {
 	q := c.queue
 	used := q.usedWith(c.resource, c.addedUse())
@@ -229,6 +230,7 @@ func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
 		if e, isExceeded := c.checkBorrowed(at, used); isExceeded {
 			return e, true
 		}
+		// The release alone changes guarantees too, and that is not what the request takes from others.
 		if e, isExceeded := c.checkForOthers(at, used, change, c.count+change-changeByRelease); isExceeded {
 			return e, true
 		}

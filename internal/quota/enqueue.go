@@ -152,6 +152,7 @@ func (c *enqueueCheck) checkStopped() *InsufficientQuota {
 // reservations and the request exceed beside what other queues are guaranteed.
 func (c *enqueueCheck) checkBorrowed(at *queueLedger) *InsufficientQuota {
 	queue := c.queue // the check itself stays off the heap
+	// What the path of the queue itself is guaranteed need not stay free.
 	available := func(resource Resource) int64 {
 		if at.limits.isUnlimited(resource) {
 			return at.limits.Quota(resource)
@@ -279,7 +280,7 @@ func (e *enqueueLevel) firstExceeded(request JobRequest) *InsufficientQuota {
 func (e *enqueueLevel) matchCards(request JobRequest) (*matching, *InsufficientQuota) {
 	// Usage and reservations come first: the matching never takes a card from an earlier request.
 	m := newMatching(e.inqueue.Elastic, func(name card.Name) int64 { return max(0, e.cardLimit(name)-int64(e.used.cards[name])) })
-	for _, name := range e.cardsOverLimit() {
+	for _, name := range e.cardsOverLimit() { // that usage takes what elastic pods would give of the card
 		m.addRequest(CardRequest{Names: []card.Name{name}, Count: e.used.cards[name] - card.Count(e.cardLimit(name))})
 	}
 

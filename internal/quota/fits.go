@@ -138,14 +138,14 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 }
 
 // addSigned adds the amounts of a charge, multiplied by sign, and returns the result.
-func (s Amounts) addSigned(c *Charge, sign int64) Amounts {
-	if s == nil {
-		s = Amounts{}
+func (a Amounts) addSigned(c *Charge, sign int64) Amounts {
+	if a == nil {
+		a = Amounts{}
 	}
 	for resource, amount := range c.Amounts() {
-		s[resource] += sign * amount
+		a[resource] += sign * amount
 	}
-	return s
+	return a
 }
 
 // noRelease releases nothing.

@@ -96,7 +96,7 @@ func (u *usage) borrowed(name card.Name) float64 {
 	return float64(max(0, int64(u.used.cards[name])-u.limits.deserved(Resource(name))))
 }
 
-// fractionOfDeserved returns used ÷ deserved of a resource.
+// fractionOfDeserved returns used ÷ deserved of a resource, 0 if the queue deserves any amount.
 func (u *usage) fractionOfDeserved(of Resource) float64 {
 	if u.limits.deservesAny(of) {
 		return 0

@@ -97,7 +97,7 @@ func (m *matching) choiceVertex(names []card.Name) (int, bool) {
 	return v, true
 }
 
-// isExhausted reports whether a card has no capacity.
+// isExhausted reports whether a card has no capacity. One with a vertex may have some of elastic jobs.
 func (m *matching) isExhausted(name card.Name) bool {
 	_, known := m.names[name]
 	return !known && m.free(name) == 0
@@ -146,8 +146,8 @@ func (m *matching) pushFlow(from int, count card.Count) card.Count {
 }
 
 // augmentPath finds a shortest path with capacity from a vertex to the sink and pushes up to
-// limit along it. It returns how much it pushed, 0 if there is no path. It is one step of the Edmonds–Karp algorithm for
-// the largest flow.
+// limit along it. It returns how much it pushed, 0 if there is no path. It is one step of the Edmonds–Karp algorithm
+// for the largest flow.
 func (m *matching) augmentPath(from int, limit int64) int64 {
 	// Breadth first finds the shortest paths, which bounds their number by the size of the graph
 	// alone.
@@ -167,6 +167,7 @@ func (m *matching) augmentPath(from int, limit int64) int64 {
 		return 0
 	}
 
+	// The path is walked back from the sink: i^1 is the reverse of edge i, so it leads to the vertex before.
 	push := limit
 	for v := sink; v != from; v = m.edges[(m.parentEdge[v]-1)^1].to {
 		push = min(push, m.edges[m.parentEdge[v]-1].residual)

@@ -260,9 +260,9 @@ func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
 // maxUnused bounds the unused guarantee of one queue, so that no sum overflows.
 const maxUnused = 1 << 53
 
-// ownUnused returns how much a leaf may use at this queue without using guarantees of other queues. That
-// is below, the same for the queue's child on the path to the leaf, and what the queue itself has of unused
-// guarantee beyond those of its children.
+// ownUnused returns how much a leaf may use at this queue without using guarantees of other queues. below is the
+// same for the queue's child on the path to the leaf, 0 for the leaf itself. To it comes what the queue itself has
+// of unused guarantee beyond those of its children. What is guaranteed to a held queue covers nothing.
 func (q *queueLedger) ownUnused(below int64, resource Resource) int64 {
 	if q.limits.IsHeld {
 		return 0

@@ -25,15 +25,15 @@ type MayUse struct {
 type Levels []MayUse
 
 // Limit returns how much the queue may use at a level for a request of the given amount, while
-// victims up to another level may be evicted. What victims release adds to it. A guarantee that
+// victims below the queue of level victimLevel may be evicted. What they release adds to it. A guarantee that
 // siblings use covers the request once they are evicted.
-func (l Levels) Limit(level int, requested int64, victims int) int64 {
+func (l Levels) Limit(level int, requested int64, victimLevel int) int64 {
 	at := &l[level]
 	limit := at.Quota
 	if requested <= at.Covered {
 		limit = max(limit, at.Covered)
 	}
-	for i := victims; i < level; i++ {
+	for i := victimLevel; i < level; i++ { // the evictions free what these levels are guaranteed
 		limit = max(limit, min(l[i].Coverable, at.BesideKept))
 	}
 	return limit
@@ -74,7 +74,7 @@ func (q *queueLedger) mayUse(leaf *queueLedger, own int64, resource Resource) Ma
 	left := q.freeBesideKept(leaf, resource)
 	besideGuarantees := own + left - q.unusedBelow[resource]
 	switch {
-	case q == leaf:
+	case q == leaf: // only ancestors have queues below them that are guaranteed something
 		return MayUse{Quota: left, BesideKept: Unlimited}
 	case q.isRoot: // physical cards are checked node by node
 		return MayUse{Quota: besideGuarantees, Covered: own, BesideKept: Unlimited}

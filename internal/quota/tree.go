@@ -221,7 +221,8 @@ func (t *Tree) WrittenAncestors(queue string) (above []string) {
 	return above
 }
 
-// Below returns a queue and all queues whose path leads through it, by level.
+// Below returns a queue and all queues whose path leads through it, by level. Children without a path to root are
+// below none.
 func (t *Tree) Below(queue string) []string {
 	below := []string{queue}
 	for i := 0; i < len(below); i++ {
@@ -241,7 +242,7 @@ func (t *Tree) ExcessOfChildren(queue string) (found []Excess) {
 		for _, e := range t.queues[child].Excess {
 			i := slices.IndexFunc(found, func(f Excess) bool { return f.Kind == e.Kind && f.Of == e.Of })
 			switch {
-			case e.Parent != queue:
+			case e.Parent != queue: // of a child without a path to root, which is in no sum of this queue
 			case i < 0:
 				found = append(found, e)
 			case e.Over() > found[i].Over():

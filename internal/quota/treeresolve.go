@@ -11,8 +11,8 @@ import (
 //
 // The guarantee is at most what is deserved, and that at most the quota. A child deserves at
 // most what its parent does. Children that deserve more together are scaled down in
-// proportion, and so are their guarantees. CPU and memory are ceilings only, and not scaled, where
-// neither the queue nor one below it writes what it deserves or its guarantee. Directly under root
+// proportion, and so are their guarantees. CPU and memory are not scaled, and several children may have them in
+// full, where neither the queue nor one below it writes what it deserves or its guarantee. Directly under root
 // the sums are not limited. A queue without a path to root takes no new work, and neither does its
 // subtree. No other queue is affected.
 func ResolveTree(queues map[string]TreeQueue) *Tree {
@@ -91,8 +91,8 @@ func (t *treeResolver) isBelowParent(r *Resolved) bool {
 	return !r.Fault.HasNoPath()
 }
 
-// findGrantedCompute sets grantsCompute. Of all other queues CPU and memory are only ceilings, which several children may
-// have in full.
+// findGrantedCompute sets grantsCompute. Of all other queues CPU and memory are only limits, which several children
+// may have in full.
 func (t *treeResolver) findGrantedCompute() {
 	t.grantsCompute = map[string]map[Resource]bool{}
 	for name, r := range t.resolved {
@@ -206,8 +206,8 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 		c.quota[key] = limit
 		c.guarantee[key] = guarantee
 
-		// CPU and memory that neither the queue nor one below grants are ceilings: siblings may
-		// overbook them.
+		// CPU and memory for which neither the queue nor one below it writes such an amount are only limits:
+		// siblings may have them in full.
 		if key.IsCard() || t.grantsCompute[name][key] {
 			c.deserved[key] = deserved
 		}
@@ -234,7 +234,7 @@ func (t *treeResolver) writtenAmounts(limit int64, q *TreeQueue, key Resource) (
 	deserved, deservesLess := q.Deserved[key]
 	guarantee = q.Guarantee[key]
 	switch _, hasQuota := q.Quota[key]; {
-	case t.isUncut && !hasQuota && limit == Unlimited: // what the parent would allow is unknown
+	case t.isUncut && !hasQuota && limit == Unlimited: // what the parent would allow is unknown, so nothing is too much
 		return limit, limit
 	case !deservesLess:
 		return limit, guarantee
@@ -244,7 +244,8 @@ func (t *treeResolver) writtenAmounts(limit int64, q *TreeQueue, key Resource) (
 }
 
 // ownLimit returns the quota of a name, which is written or inherited, and reports what the
-// parent does not allow.
+// parent does not allow. A written quota above the parent's stays, because the ledger checks both. A written 0
+// needs nothing of the parent.
 func (c *childAmounts) ownLimit(q *TreeQueue, key Resource, parent string, inherited int64, hasParent bool) int64 {
 	limit, isWritten := q.Quota[key]
 	switch {
@@ -276,7 +277,7 @@ func (t *treeResolver) scaleChildren(parent string, above Limits, children []chi
 	}
 
 	for _, name := range all.Sorted() {
-		if !above.AnyCard || !name.IsCard() {
+		if !above.AnyCard || !name.IsCard() { // a parent without a quota for cards has no number to divide
 			t.scaleAmounts(children, func(c *childAmounts) Amounts { return c.deserved },
 				Excess{Kind: DeservedAboveParent, Of: name, Parent: parent, Limit: above.deserved(name)})
 		}

@@ -67,6 +67,7 @@ func (c *Cache) hasSameCharge(state *PodState) bool {
 		name, isKnown := c.Inventory.CardInUseOnNode(state.ChargedNode, request.Resource)
 		_, isOffered := c.Inventory.CardOnNode(state.ChargedNode, request.Resource)
 		isSame := isKnown && name == charged[0].Name && request.Count == charged[0].Count
+		// NotOffered has the charged cards that the node offers no more.
 		if !isSame || isOffered != (len(state.Charge.NotOffered) == 0) {
 			return false
 		}

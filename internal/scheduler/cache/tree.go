@@ -21,7 +21,7 @@ const observationInterval = 10 * time.Second
 func (c *Cache) LoadTree(rules map[api.QueueID]*workload.QueueRules, owners servicetype.OwnerKinds) []treeNotice {
 	t := &c.Tree
 	c.observeBorrowing(owners)
-	isSame := !t.IsFlat()
+	isSame := !t.IsFlat() // whether the tree is as it was resolved, so far
 	count := 0
 	if t.queues == nil {
 		t.queues = make(map[api.QueueID]*resolvedQueue, len(rules))
@@ -35,7 +35,7 @@ func (c *Cache) LoadTree(rules map[api.QueueID]*workload.QueueRules, owners serv
 		isSame = t.loadQueue(rules, id, isSame)
 	}
 
-	if !isSame || count != len(t.queues) {
+	if !isSame || count != len(t.queues) { // a queue has changed, or one is gone
 		maps.DeleteFunc(t.queues, func(id api.QueueID, _ *resolvedQueue) bool { _, exists := rules[id]; return !exists })
 		c.resolveTree(rules)
 	}
@@ -67,9 +67,9 @@ func (c *Cache) observeBorrowing(owners servicetype.OwnerKinds) {
 	}
 }
 
-// loadQueue updates a queue of the tree to its rules, and replaces these by its rules in the tree. isSame is
-// whether the queues before it leave the tree as it was resolved. loadQueue returns whether that is still true:
-// if not, the tree must be resolved again.
+// loadQueue compares the rules of a queue with those by which the tree was resolved, and replaces them in rules by
+// its rules in the tree. isSame is whether the queues before it leave the tree as it was resolved. loadQueue returns
+// whether that is still true: if not, the tree must be resolved again.
 func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.QueueID, isSame bool) bool {
 	q := t.queues[id]
 	written := rules[id]
@@ -79,7 +79,7 @@ func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.Queu
 			q.written = written
 			q.rules = written.InTree(string(id), t.Queue(string(id)))
 		} else {
-			q = &resolvedQueue{written: written}
+			q = &resolvedQueue{written: written} // resolveTree adds the rules in the tree
 			t.queues[id] = q
 		}
 	}

@@ -80,8 +80,8 @@ func (e *Events) recordPodUnschedulable(task *api.TaskInfo, refusal *workload.Re
 }
 
 // recordJobUnschedulable reports on a PodGroup why it is not enqueued. A Volcano job has no pods yet, so its owner
-// sees only the event and the condition of the PodGroup. Where pods exist, Volcano writes the text into their
-// conditions, from JobFitErrors.
+// sees only the event and the condition of the PodGroup. A second condition has the refusal as JSON, for programs.
+// Where pods exist, Volcano writes the text into their conditions, from JobFitErrors.
 func (e *Events) recordJobUnschedulable(job *api.JobInfo, refusal *workload.Refusal) {
 	text := e.recordIfNew(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text

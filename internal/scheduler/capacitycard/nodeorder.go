@@ -267,7 +267,7 @@ func (c *nodeChoice) prepareScoring(s *nodeSearch) {
 
 	s.weight = packingScore * c.Args.NodeOrderWeight
 	if c.hasNodePreferences(s.Task) {
-		s.weight *= preferenceFactor
+		s.weight *= preferenceFactor // else packing would outweigh what the pod prefers
 	}
 
 	// Pods that conflict with each other never share a node, so packing does not help their gang.
@@ -384,7 +384,7 @@ func (s *nodeSearch) placementOn(node *api.NodeInfo, name card.Name) placement {
 		avoided: hasUntoleratedSoftTaint(s.Task, node), hasGang: s.gangNodes[node.Name], pods: s.podsThatFit(idle),
 	}
 	on.fitsRest = on.pods > 0
-	if rest := s.gangRests[name]; rest != nil && rest.pods > 1 {
+	if rest := s.gangRests[name]; rest != nil && rest.pods > 1 { // the gang needs more pods than this one
 		on.fitsRest = on.fitsRest && rest.fitsIdle(idle)
 		on.restCards = rest.requests[s.Request.Resource]
 	}

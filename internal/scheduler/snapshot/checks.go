@@ -55,6 +55,7 @@ func (s *Session) CheckQueue(job *api.JobInfo) *workload.Refusal {
 	return s.RunChecks(queueChecks, CheckInput{Job: job, Rules: s.QueueRules[job.Queue]})
 }
 
+// argumentsAreValid: the plugin could read its arguments. Otherwise it does not know which rules hold.
 func argumentsAreValid(s *Session, _ CheckInput) *workload.Refusal {
 	if s.ArgumentsErr == nil {
 		return nil
@@ -62,6 +63,7 @@ func argumentsAreValid(s *Session, _ CheckInput) *workload.Refusal {
 	return &workload.Refusal{Code: workload.CodeInvalidArguments, Detail: s.ArgumentsErr.Error()}
 }
 
+// cacheIsSynced: the session has all nodes and pods. Otherwise cards in use could be given away again.
 func cacheIsSynced(s *Session, _ CheckInput) *workload.Refusal {
 	if !s.AwaitsSync {
 		return nil
@@ -69,6 +71,7 @@ func cacheIsSynced(s *Session, _ CheckInput) *workload.Refusal {
 	return &workload.Refusal{Code: workload.CodeNotSynced}
 }
 
+// queueExists: the session has the queue, and so its rules.
 func queueExists(_ *Session, r CheckInput) *workload.Refusal {
 	if r.Rules != nil {
 		return nil
@@ -128,6 +131,7 @@ func queueDeserves(s *Session, r CheckInput) *workload.Refusal {
 	return s.CheckWithin(r, r.Request.Request, s.WithinReclaimable())
 }
 
+// cardIsAllowed: the card of the node is one that the pod may use.
 func cardIsAllowed(s *Session, r CheckInput) *workload.Refusal {
 	if _, allowed := s.CardFor(r.Request, r.Node); !allowed {
 		return &workload.Refusal{Code: workload.CodeCardNotAllowed, Object: r.Task.Namespace + "/" + r.Task.Name, Other: r.Node}
@@ -135,6 +139,7 @@ func cardIsAllowed(s *Session, r CheckInput) *workload.Refusal {
 	return nil
 }
 
+// queueHasQuotaForCard: CPU, memory and the card of the node fit the quota.
 func queueHasQuotaForCard(s *Session, r CheckInput) *workload.Refusal {
 	name, _ := s.CardFor(r.Request, r.Node)
 	return s.CheckWithin(r, r.Request.On(name), r.Within())
