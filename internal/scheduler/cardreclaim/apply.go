@@ -257,7 +257,7 @@ func (a *planApplier) completePartialEvictions(action string) {
 		}
 
 		klog.InfoS("Job was evicted only in part, the rest of it is evicted too", "job", klog.KRef(job.Namespace, job.Name), "pods", len(rest))
-		gone := framework.NewStatement(a.Volcano)
+		gone := framework.NewStatement(a.Volcano) // never committed: it changes the session, and Evict writes
 		for _, task := range rest {
 			if err := gone.Evict(task, action); err != nil {
 				klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))

@@ -316,7 +316,8 @@ func (s *reclaimSession) haveSameTakes(seen map[takeKey]seenTake) bool {
 }
 
 // hashLevels returns a hash of what a job's queue may use at each level of the tree, as far as its pending
-// pods request it. Other queues change that by what they use, on whatever nodes.
+// pods request it. Other queues change that by what they use, on whatever nodes. Coverable is what unused guarantees cover
+// once pods below the level are evicted.
 func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 	var total quota.Request
 	names := sets.New(quota.Compute[:]...)

@@ -393,7 +393,7 @@ func (f *nodeFinder) excludeNode(unfit *unfitNode) {
 // by a host port or by anti-affinity. Terminating pods do not count: the pod set waits until they are gone.
 func (f *nodeFinder) isBlockedByOthers(set *podSet, node *api.NodeInfo) bool {
 	pending := set.tasks[0]
-	// It has no victims of its own, but a pod that blocks it may be a victim of its gang's pods that reclaim.
+	// A pod set that reclaims nothing has no victims, but pods of its gang that reclaim may evict what blocks it.
 	if !f.reclaimsFor(&set.request) {
 		return false
 	}

@@ -128,26 +128,26 @@ func (b *problemBuilder) addVictimJobs(p *problem, victimJobs []*victimJob) (add
 			break
 		}
 
-		shape := victim.solverJob
+		solverJob := victim.solverJob
 		isUseful := false
 		// Each problem has usages and limits of its own, so it gets a copy of what all of them share.
-		shape.Pods = slices.Clone(victim.solverJob.Pods)
+		solverJob.Pods = slices.Clone(victim.solverJob.Pods)
 		for i, task := range victim.tasks {
-			shape.Pods[i].Usage = b.usageOf(p, task)
+			solverJob.Pods[i].Usage = b.usageOf(p, task)
 			usesNeeded := b.usesNeeded(p, task)
 			// A pod that uses nothing needed is evicted only with its whole job.
 			if !usesNeeded {
-				shape.Pods[i].Protected = true
+				solverJob.Pods[i].Protected = true
 			}
-			isUseful = isUseful || (usesNeeded && p.wantedNodes[shape.Pods[i].Node])
+			isUseful = isUseful || (usesNeeded && p.wantedNodes[solverJob.Pods[i].Node])
 		}
 
 		if b.IsTree() {
-			isUseful = b.limitVictimJob(p, victim, &shape, isUseful)
+			isUseful = b.limitVictimJob(p, victim, &solverJob, isUseful)
 		}
 
 		if isUseful {
-			p.input.Jobs = append(p.input.Jobs, shape)
+			p.input.Jobs = append(p.input.Jobs, solverJob)
 			p.victimJobs = append(p.victimJobs, victim)
 			added = true
 		}
@@ -221,7 +221,8 @@ const (
 	others
 )
 
-// dimensionsOf returns the dimensions of a problem with some pod sets: only resources that these request.
+// dimensionsOf returns the dimensions of a problem with some pod sets: what every node has, the other resources that these
+// request, and one for each of them of which nodes accept only so many pods.
 func dimensionsOf(podSets []*podSet) dimensions {
 	d := dimensions{limited: make([]int, len(podSets))}
 	known := map[corev1.ResourceName]bool{}

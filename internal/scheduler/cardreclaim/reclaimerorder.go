@@ -156,8 +156,8 @@ func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.Task
 	return placed
 }
 
-// splitByKinds divides pods into portions of at most maxPodKinds kinds, each for one problem. first is the portion
-// that the pods of with are in already, whose kinds count. rest are the other portions.
+// splitByKinds divides pods into portions of at most maxPodKinds kinds, each for one problem. The pods of with are in the
+// first portion already, so their kinds count there. first are the pods that join them, rest the other portions.
 func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
 	index := map[string]int{} // of a kind among all kinds
 	portionOf := func(task *api.TaskInfo) int {
@@ -243,8 +243,8 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 	return slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return !takeQuota(task) })
 }
 
-// canReclaimTogether reports whether one problem may place all of some pods: those that reclaim must all
-// be allowed to, and from the same jobs.
+// canReclaimTogether reports whether one problem may place all of some pods: evictions must be allowed for each, and those
+// that reclaim must all be allowed to, and from the same jobs.
 func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 	var first *api.TaskInfo
 	for _, task := range tasks {

@@ -62,7 +62,7 @@ func newSearchSession(plugin *capacitycard.Plugin, search *Search) *searchSessio
 
 	for _, job := range s.Volcano.Jobs {
 		for uid, task := range job.TaskStatusIndex[api.Releasing] {
-			if !s.IsStuckTerminating(task) {
+			if !s.IsStuckTerminating(task) { // stuck pods may never end, so no pod waits for them
 				s.terminating[uid] = task
 			}
 		}

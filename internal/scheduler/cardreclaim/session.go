@@ -136,8 +136,8 @@ type unsolvablePods struct {
 	unsolvableSets map[string]bool
 }
 
-// dropUnsolvable drops the pod sets of which not even one pod can be placed. It returns none
-// if all pods are to be placed and that is known to be impossible.
+// dropUnsolvable drops the pod sets of which not even one pod can be placed, and all once the budget is used up. It returns
+// none if all pods are to be placed and that is known to be impossible.
 func (u *unsolvablePods) dropUnsolvable(podSets []*podSet, allOrNone bool) []*podSet {
 	isUnsolvable := func(set *podSet) bool {
 		n, known := u.unsolvable[u.unsolvableKeyOf(set)]

@@ -71,7 +71,9 @@ func (p *problem) findLackingQuotas() {
 	p.tree.lacksInventory = make([]bool, len(p.input.Quotas))
 	for pool, mayUse := range p.tree.mayUse {
 		requested := p.requestedOf(pool)
-		// Evictions in other queues release nothing of level 0, the queue's own quota.
+
+		// Evictions in other queues release nothing of level 0, the queue's own quota. Limit is what quotas and guarantees
+		// leave at a level, here without any eviction below it.
 		for i := 1; i < len(mayUse); i++ {
 			isLacking := min(mayUse.Limit(i, requested, i), mayUse[i].Deserved) < requested
 			p.tree.lacksQuota[pool] = p.tree.lacksQuota[pool] || isLacking
@@ -108,12 +110,12 @@ func (p *problem) usedBy(podSet *solver.PodSet, pool int) int64 {
 // limitVictimJob sets what the eviction of a job and of each pod releases in the quotas of a tree, and against which
 // limits it counts. isUseful is set if it frees resources where they are needed. It reports whether the job helps: by
 // that, or by quota that it releases.
-func (b *problemBuilder) limitVictimJob(p *problem, victim *victimJob, shape *solver.Job, isUseful bool) bool {
-	shape.Level = victim.level
+func (b *problemBuilder) limitVictimJob(p *problem, victim *victimJob, solverJob *solver.Job, isUseful bool) bool {
+	solverJob.Level = victim.level
 	usesNeeded := slices.ContainsFunc(victim.tasks, func(task *api.TaskInfo) bool { return p.needsCardsOf(b.Ledger.Charged(string(task.UID))) })
 	for i, task := range victim.tasks {
 		charge := b.Ledger.Charged(string(task.UID))
-		pod := &shape.Pods[i]
+		pod := &solverJob.Pods[i]
 		if charge == nil { // it uses nothing of a quota
 			continue
 		}
@@ -130,11 +132,11 @@ func (b *problemBuilder) limitVictimJob(p *problem, victim *victimJob, shape *so
 		// A limit that protects one pod protects its whole job.
 		if !isAllowed {
 			pod.Protected = true
-			shape.Whole = false
+			solverJob.Whole = false
 		}
 	}
 
-	return isUseful && (shape.Whole || slices.ContainsFunc(shape.Pods, func(pod solver.Pod) bool { return !pod.Protected }))
+	return isUseful && (solverJob.Whole || slices.ContainsFunc(solverJob.Pods, func(pod solver.Pod) bool { return !pod.Protected }))
 }
 
 // needsCardsOf reports whether the pending pods could use cards of a charge.
@@ -197,10 +199,10 @@ func allowsTake(most, amount int64, borrowed, byTree bool) bool {
 	return most > 0 && most >= amount
 }
 
-// borrowedNames returns of which names the victim's queues must use more than they deserve, so
-// that a pod may be evicted by the tree: of its cards that are needed. If only CPU and memory are
-// needed, it is the cards that the pod uses, and one of CPU and memory. isBorrower is false if the queues use
-// no more than they deserve of both.
+// borrowedNames returns of which names the victim's queues must use more than they deserve, so that a pod may be evicted by
+// the tree: of its cards that are needed. If its job uses no needed cards, it is evicted for CPU and memory. Then it is all
+// cards of the pod, which go with it, and one of CPU and memory that the queues have borrowed. isBorrower is false if they
+// have borrowed neither.
 func (b *problemBuilder) borrowedNames(p *problem, victim *victimJob, charge *quota.Charge, usesNeeded bool) (names []quota.Resource, isBorrower bool) {
 	for _, c := range charge.Cards {
 		if name := quota.Resource(c.Name); c.Count > 0 && (!usesNeeded || p.pools[name] > 0) {

@@ -40,7 +40,7 @@ func completesMinimum(job *api.JobInfo, task *api.TaskInfo) bool {
 		return all < job.MinAvailable || lacksSubJobs
 	}
 
-	ofRoles := int32(0)
+	ofRoles := int32(0) // how many pods the roles lack together
 	for role, minimum := range job.TaskMinAvailable {
 		ofRoles += max(0, minimum-roles[role])
 	}

@@ -28,9 +28,9 @@ func (p *Preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []
 	return candidates, breaks
 }
 
-// protectGangs removes from candidates the pods whose eviction breaks a gang that cannot be
-// evicted as a whole. breaks are the remaining ones that break a gang.
-func (p *Preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
+// protectGangs removes from candidates the pods whose eviction breaks a gang, which means that all of it ends, if the gang
+// cannot be evicted as a whole. breaks are the remaining ones that break a gang.
+func (p *Preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (remaining []*api.TaskInfo, breaks map[api.TaskID]bool) {
 	run := p.run
 	allowances := map[api.JobID]*victims.Allowance{}
 	if run == nil {
@@ -47,14 +47,14 @@ func (p *Preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.Tas
 		// A job never breaks for one of its own pods. Where gangs are not completed, only a job with one placed pod
 		// goes as a whole.
 		if allowances[job.UID].TakeElastic(candidate) {
-			kept = append(kept, candidate)
+			remaining = append(remaining, candidate)
 		} else if allowances[job.UID].WholeJob && job.UID != preemptor.Job && (p.run != nil || len(tasksOnNodes(job)) == 1) {
-			kept = append(kept, candidate)
+			remaining = append(remaining, candidate)
 			breaks[candidate.UID] = true
 		}
 	}
 
-	return kept, breaks
+	return remaining, breaks
 }
 
 // mayPreempt reports whether one pod may take the place of another one of its queue. Pods of

@@ -118,7 +118,7 @@ func (p *Preemption) executeByQueue(execute func()) {
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo).UID
 		p.run.limitBorrowing(queue, waiting)
-		p.Volcano.Jobs = byQueue[queue]
+		p.Volcano.Jobs = byQueue[queue] // the action finds only these
 		execute()
 	}
 }

@@ -121,6 +121,7 @@ func (r *preemptRun) completeGangs() {
 		}
 
 		job := r.preemption.Volcano.Jobs[id]
+		// The statement is never committed: the caller of Preempt evicts the whole gang.
 		rest := &restOfGang{statement: framework.NewStatement(r.preemption.Volcano)}
 		for _, task := range tasksOnNodes(job) {
 			status := task.Status

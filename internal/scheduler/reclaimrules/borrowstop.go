@@ -39,8 +39,8 @@ func (s borrowStop) isForgotten(now time.Time) bool {
 	return s.borrowed >= s.cooldown || !now.Before(s.end().Add(maxBorrowCooldown))
 }
 
-// countBorrowing returns the stop with the time up to now counted: as borrowed if the queue borrows the card
-// again, after the stop has ended.
+// countBorrowing returns the stop with the time up to now counted. If the queue borrows the card now, it counts as having
+// borrowed since countedAt, or since the end of the stop if that is later.
 func (s borrowStop) countBorrowing(isBorrowing bool, now time.Time) borrowStop {
 	from := s.countedAt
 	if end := s.end(); from.Before(end) {

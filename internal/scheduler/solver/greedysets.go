@@ -238,7 +238,7 @@ func (g *greedySearch) releaseUpTo(quota int, target int64) (taken []unitOnNode)
 
 		jobNode := nowhere
 		if g.jobStates[g.units[u].job].pods > 0 {
-			jobNode = none // what its single pods free must stay free when they are dropped
+			jobNode = none // its single pods may be dropped as superfluous, and what they freed must stay free
 		}
 		g.addVictim(u, jobNode)
 		taken = append(taken, unitOnNode{u, jobNode})

@@ -87,7 +87,7 @@ func (b *jobBuilder) addJob(i int, fromJob *Job) {
 }
 
 // addPod adds a pod of the i-th job, and its unit if it may be evicted alone and that frees anything for the pending pods.
-// It adds to whole what the pod releases and counts against limits.
+// It adds to whole, the amounts of the whole job, what the pod releases and counts against limits.
 func (b *jobBuilder) addPod(i int, fromJob *Job, fromPod *Pod, whole *sharedAmounts) {
 	j := &b.jobs[i]
 	made := pod{loss: min(fromPod.Loss, b.maxPodLoss), jobNode: none, role: none}

@@ -167,8 +167,8 @@ func (n *neighborhood) quotasLeft() []bool {
 	return quotas
 }
 
-// neighborsInJob lists units around a victim of a job with too many units: its other victims
-// by descending loss, then the most promising others.
+// neighborsInJob lists units around a victim of a job with too many units: its other victims by descending loss in at most
+// half of the places, then the most promising units that could replace them.
 func (n *neighborhood) neighborsInJob(u int, open []int, promising []option) []int {
 	n.countVisits(len(open) + len(promising))
 	taken := n.byDescendingLoss(slices.DeleteFunc(open, func(v int) bool { return v == u || !n.isVictim[v] }))
@@ -247,8 +247,8 @@ type branchAndBound struct {
 	found        bool
 }
 
-// newBranchAndBound returns a search that has not begun. It sorts units by their loss per amount of the scarcest resource. Whole jobs
-// come before single pods, which depend on the decision about their job.
+// newBranchAndBound returns a search that has not begun. It sorts units by their loss per amount of the scarcest resource.
+// Whole jobs come before single pods, which depend on the decision about their job.
 func (s *state) newBranchAndBound(units []int) *branchAndBound {
 	resource, need := s.scarcestResource(units)
 	search := &branchAndBound{state: s, need: need, options: make([]option, len(units)), cheapest: make([]int, len(units))}

@@ -2,7 +2,8 @@ package solver
 
 // This file decides about one rank after the other, and chooses victims in each. Ranks come from the caller (Job.Rank,
 // Pod.Rank): for cardreclaim, victimorder.go of that package sets them. A unit is one elastic pod or a whole job, u is
-// its index. chosen are the units that the choices in higher ranks made victims.
+// its index. chosen are the units that the choices in higher ranks made victims. Preselected units are victims before a
+// choice begins, and open ones are those about which it decides.
 
 import (
 	"slices"
@@ -151,11 +152,11 @@ func (m *model) preselectLowerRanks(job *job) {
 // canLoseAllPods reports whether a job can lose at once all single pods that are preselected, or of
 // ranks up to the current one.
 func (m *model) canLoseAllPods(job *job) bool {
-	asked := 0
+	pods := 0
 	roles := map[int]int{}
 	for u := job.units.from; u < job.units.end; u++ {
 		if x := m.units[u]; x.pod != wholeJob && (m.unitRanks[u] <= m.currentRank || m.preselected[u]) {
-			asked++
+			pods++
 			if role := m.pods[x.pod].role; role != none {
 				roles[role]++
 				if roles[role] > m.roleElastic[role] {
@@ -165,7 +166,7 @@ func (m *model) canLoseAllPods(job *job) bool {
 		}
 	}
 
-	return asked <= job.elastic
+	return pods <= job.elastic
 }
 
 // chooseUnits chooses victims among the open units: it finds a first plan, and makes it cheaper as far as the budget

@@ -69,8 +69,8 @@ func (s *state) neededCards() (need float64) {
 	return need
 }
 
-// amountOf returns how much a unit gives back of a resource, as neededAmounts lists them. Of a quota that is what it
-// releases at the level that has least left.
+// amountOf returns how much a unit gives back of a resource, as neededAmounts lists them: first those of nodes, then the
+// cards of all quotas, then each required quota. Of a quota that is what it releases at the level that has least left.
 func (s *state) amountOf(u, resource int) (amount float64) {
 	if resource < s.dims {
 		s.forEachJobNode(u, func(jobNode int) { amount += s.freedBy(u, jobNode)[resource] })
@@ -79,7 +79,7 @@ func (s *state) amountOf(u, resource int) (amount float64) {
 
 	add := func(v int, sign float64) {
 		for _, x := range s.releases[v] {
-			isCounted := s.ofCards[x.quota] // resource dims is the cards of all quotas, those after it are required quotas
+			isCounted := s.ofCards[x.quota]
 			if resource > s.dims {
 				isCounted = x.quota == s.required[resource-s.dims-1]
 			}

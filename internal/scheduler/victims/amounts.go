@@ -40,8 +40,8 @@ func quotaOf(resource quota.Resource) string {
 func MissingResources(request, futureIdle *api.Resource) Amounts {
 	idle := resourceAmounts(futureIdle)
 	missing := Amounts{}
-	for what, asked := range resourceAmounts(request) {
-		if shortfall := asked - idle[what]; asked > 0 && shortfall > solver.Tolerance {
+	for what, requested := range resourceAmounts(request) {
+		if shortfall := requested - idle[what]; requested > 0 && shortfall > solver.Tolerance {
 			missing[what] = shortfall
 		}
 	}

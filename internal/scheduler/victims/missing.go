@@ -47,8 +47,8 @@ func (s *Selection) addMissingQuota(missing Amounts, queue api.QueueID, request 
 				lack = s.leastForGuarantees(insufficient, queue, request, name, released)
 			}
 
-			// Pods from which others cannot reclaim must release this. reused is how much of it is missing already, for
-			// another limit that any pod can satisfy: the same pods release it for both.
+			// Where too much is used by pods from which others cannot reclaim, only such pods release it. reused is how much
+			// of it is missing already, for another limit that any pod can satisfy: the same pods release it for both.
 			reused := int64(0)
 			isUnreclaimable := insufficient.Kind == quota.NotReclaimable
 			if isUnreclaimable {
