@@ -62,7 +62,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 	return cmd
 }
 
-// completePendingPods completes the name of one pod without a node.
+// completePendingPods completes the name of one pod in phase Pending, which every pod without a node has.
 func completePendingPods(p *program.Program) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, taken []string, _ string) ([]string, cobra.ShellCompDirective) {
 		namespace, err := p.Namespace()

@@ -88,7 +88,8 @@ func desiredPods(controller client.Object) (count int, isSuspended bool) {
 	return ptr.Deref(scaleOf(controller), explanation.Scale{}).Desired, false
 }
 
-// scaleOf returns how many pods a controller creates beside each other, nil if it is unknown.
+// scaleOf returns how many pods a controller creates beside each other, and which of its fields says so. It is nil if
+// that is unknown.
 func scaleOf(controller client.Object) *explanation.Scale {
 	switch object := controller.(type) {
 	case *appsv1.Deployment:
@@ -186,8 +187,10 @@ func (r *inputReader) setPodCreation(controller client.Object, events workloadEv
 		failure = events.failure
 	}
 
+	// Without a failure the controller is about to create what is missing. Only if it has neither pods nor a PodGroup,
+	// that is the answer. A Volcano job has a PodGroup and no pods before the scheduler enqueues it.
 	if failure == "" && (len(r.found.pods) > 0 || r.found.group != nil) {
-		return // a Volcano job has a PodGroup and no pods before the scheduler enqueues it
+		return
 	}
 	r.input.Creation = &explanation.Creation{Missing: missing, Failure: failure, IsSuspended: isSuspended && existing == 0}
 }

@@ -23,14 +23,16 @@ func (l entryList) setEntries() {
 		return
 	}
 
-	var blocked []v1alpha1.BlockedStatus
+	var blocked []v1alpha1.BlockedStatus // of the CardQuota of its queue, which Path begins with
 	if len(l.input.Path) > 0 {
 		blocked = l.input.Path[0].Status.Blocked
 	}
 
+	// An entry is about the pods that the user asks for if it has the cards of one of them.
 	asked := requestChoice(l).pendingCards()
 	isAsked := func(b v1alpha1.BlockedStatus) bool {
-		// Without the nodes no resource is known to be a card, and the request of such a pod has none.
+		// Without the nodes no resource is known to be a card. A pod that requests one then seems to request none, so
+		// that any entry may be its own.
 		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!l.loaded.IsComplete && slices.Contains(asked, ""))
 	}
 
@@ -95,8 +97,8 @@ func (l entryList) setWaitLonger(blocked []v1alpha1.BlockedStatus) {
 }
 
 // countEntries returns the entries that the workload would have, by the rules of the operator. Other waiting pods are
-// left out, because the count lists the ten oldest. Without the right to list everything, the pods of
-// the workload alone decide; then no reason depends on which nodes have free cards.
+// left out, because the count lists the ten oldest. Without the right to list everything it counts the pods that the
+// user asks for alone. Then hidden stands for the nodes, so that no reason depends on which of them have free cards.
 func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 	pods := slices.Clone(l.found.pods)
 	own := map[types.UID]bool{}

@@ -112,7 +112,7 @@ func (r *inputReader) eventNames() eventObjects {
 
 	for _, pod := range r.found.pods {
 		names.pods[pod.Name] = true
-		names.uids[pod.UID] = pod.UID != ""
+		names.uids[pod.UID] = pod.UID != "" // an event without a UID may be of an earlier pod
 		if group := workload.PodGroupName(pod); group != "" {
 			names.groups[group] = true
 		}

@@ -125,7 +125,7 @@ func (r *inputReader) readFleet(ctx context.Context) {
 	r.tracker = r.loaded.Tracker()
 	inventory := r.tracker.Inventory()
 	switch {
-	case len(r.loaded.Nodes) > 0 && r.loaded.KnowsMappings:
+	case len(r.loaded.Nodes) > 0 && r.loaded.KnowsMappings: // the nodes say it themselves
 	case r.input.Inventory != nil:
 		inventory = inventoryOf(r.input.Inventory)
 	default:

@@ -144,6 +144,7 @@ func (r *inputReader) waitingTurns(classes priorities) map[v1alpha1.WorkloadRefe
 		if group != nil {
 			add(workload.ReferenceFor(pod), classes.turnOf(group, ready[key]))
 		} else {
+			// Alone it is its own minimum, which does not run yet.
 			add(workload.ReferenceFor(pod), turn{ptr.Deref(pod.Spec.Priority, 0), false, pod.CreationTimestamp})
 		}
 	}

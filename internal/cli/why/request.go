@@ -183,7 +183,8 @@ func (c requestChoice) setNodeRefusals(ctx context.Context) {
 }
 
 // addGangRequest sets what the quota must have for the pod to start. Until the scheduler enqueues its
-// PodGroup, that is the request of the whole PodGroup. resource is the card resource of the pod.
+// PodGroup, that is the request of the whole PodGroup. The nodes must have only what its minimum requests, which
+// minResources states. resource is the card resource of the pod.
 func (c requestChoice) addGangRequest(group *v1beta1.PodGroup, resource corev1.ResourceName) {
 	if group == nil || (group.Status.Phase != v1beta1.PodGroupPending && group.Status.Phase != "") {
 		return

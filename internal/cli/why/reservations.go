@@ -38,8 +38,8 @@ func (g *gangPods) missingMinimum(group *v1beta1.PodGroup) []cardDemand {
 	return slices.SortedStableFunc(slices.Values(g.pending), bySize)[:max(0, min(missing, len(g.pending)))]
 }
 
-// countGangPods returns the unfinished pods of each PodGroup. Who may not list everything gets all of the
-// namespace, which has all pods of its PodGroups.
+// countGangPods returns the unfinished pods of each PodGroup. A user who may not list everything gets those of the
+// namespace, which has all pods of its PodGroups. Pods without a PodGroup share an entry that is never looked up.
 func (r *inputReader) countGangPods() map[client.ObjectKey]*gangPods {
 	pods := r.loaded.Pods
 	if !r.loaded.IsComplete {
@@ -69,8 +69,8 @@ func (r *inputReader) countGangPods() map[client.ObjectKey]*gangPods {
 	return gangs
 }
 
-// setGang sets how many pods the gang of the requester has. Who may not read its PodGroup knows what the
-// scheduler says.
+// setGang sets how many pods the gang of the requester has. For a user who may not read its PodGroup they are those that
+// the scheduler's message states.
 func (r *inputReader) setGang(gangs map[client.ObjectKey]*gangPods) {
 	if r.requester == nil {
 		return
@@ -87,8 +87,8 @@ func (r *inputReader) setGang(gangs map[client.ObjectKey]*gangPods) {
 	}
 }
 
-// setOrphans sets which pods name a PodGroup that does not exist. Who may not list PodGroups knows it only
-// by the reason of the entry.
+// setOrphans sets which pods name a PodGroup that does not exist. If the user may not list PodGroups, only the reason
+// of the entry says so. The PodGroup of a very new pod may exist already, so such a pod is left out.
 func (r *inputReader) setOrphans() {
 	isStated := len(r.input.Entries) > 0 && r.input.Entries[0].Reason == v1alpha1.BlockedPodGroupNotFound
 	if !r.found.knowsGroups && !isStated {
@@ -124,7 +124,7 @@ func (r *inputReader) setReservations(gangs map[client.ObjectKey]*gangPods) {
 		if !mayReserve(group) || r.isOwnGroup(group) || !r.sharesQuota(workload.PodGroupQueue(group)) {
 			continue
 		}
-		if found, any := r.reservationOf(group, gangs[client.ObjectKeyFromObject(group)]); any {
+		if found, isWaiting := r.reservationOf(group, gangs[client.ObjectKeyFromObject(group)]); isWaiting {
 			r.input.Reservations = append(r.input.Reservations, found)
 		}
 	}
@@ -165,12 +165,12 @@ func (r *inputReader) sharesQuota(queue string) bool {
 	return queue == refusing || slices.ContainsFunc(r.pathOf(queue), isRefusing)
 }
 
-// reservationOf returns for how many cards of the request an enqueued job still waits to have its minimum.
-// The scheduler reserves no more for it. gang is nil for a PodGroup without pods.
-func (r *inputReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (explanation.Reservation, bool) {
-	found := explanation.Reservation{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), PodGroup: group.Name, HasPods: gang != nil}
+// reservationOf returns for how many cards of the request an enqueued job still waits to have its minimum, and whether it
+// waits for any. The scheduler reserves no more for it. gang is nil for a PodGroup without pods.
+func (r *inputReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (found explanation.Reservation, isWaiting bool) {
+	found = explanation.Reservation{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), PodGroup: group.Name, HasPods: gang != nil}
 	if gang == nil {
-		if group.Status.Phase != v1beta1.PodGroupInqueue {
+		if group.Status.Phase != v1beta1.PodGroupInqueue { // it has had its pods, and waits for none
 			return found, false
 		}
 		total, isWritten := workload.CardRequestAnnotation(group)

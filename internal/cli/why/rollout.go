@@ -69,7 +69,7 @@ func (r *inputReader) addOldPod(rollout *explanation.Rollout, pod *corev1.Pod) {
 }
 
 // podsOfEarlierRevisions returns the pods on nodes that are of an earlier revision than the one that waits.
-// A pod that was evicted may be of an earlier one itself.
+// Another revision is not always an earlier one: after an eviction, the pod that waits may be the older one.
 func (r *inputReader) podsOfEarlierRevisions(ctx context.Context) (old []*corev1.Pod) {
 	own := r.requester.Labels[workload.PodTemplateHash]
 	revisions := map[string]revision{own: r.readRevision(ctx, r.requester)}
@@ -116,8 +116,8 @@ func (r *inputReader) readRevision(ctx context.Context, pod *corev1.Pod) revisio
 	return revision{number, replicaSet.CreationTimestamp.Time}
 }
 
-// isBefore reports whether a revision is earlier than another one. Unknown ones are: most pods that wait
-// are new.
+// isBefore reports whether a revision is earlier than another one. If one of the two is unknown, it says yes, because most
+// pods that wait are of the newest.
 func (r revision) isBefore(other revision) bool {
 	if r.number != other.number && r.number > 0 && other.number > 0 {
 		return r.number < other.number

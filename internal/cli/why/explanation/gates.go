@@ -178,7 +178,7 @@ func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		gate.Detail += fmt.Sprintf("; the whole gang requests %d", g.Request.GangCount)
 	}
 
-	// Also by numbers that fit the scheduler may refuse the request because of this quota.
+	// The scheduler may refuse the request because of this quota although these numbers fit.
 	if gate.Answer == Yes && g.isRefusing(quota) {
 		answer, why := g.explainRefusal(quota)
 		gate.Answer = answer

@@ -82,7 +82,7 @@ func (g gateCheck) obstacleGates() []Gate {
 
 	const name = "taints and labels"
 	var refusing, lacking []string
-	open := ""
+	open := "" // what the first gate says of the first node that only lacks CPU, memory or room for pods
 	for _, node := range nodes {
 		found, isRefusing := g.obstacleOf(node)
 		if !isRefusing {

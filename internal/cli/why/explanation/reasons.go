@@ -87,9 +87,9 @@ type exhaustedAmounts struct {
 	isKnown bool
 }
 
-// exhaustedAmounts returns how many cards are requested at once, and the amounts of the first quota on the path
-// that has too few of them. A pod uses one of several cards, so the card counts of which most is left; a job that
-// waits to be enqueued may use all of them.
+// exhaustedAmounts returns how many cards are requested at once, and the amounts of the CardQuota whose exhausted quota
+// is the reason. A pod gets all its cards of one name, so only the alternative counts of which most is left. A job
+// that waits to be enqueued may use several alternatives, so their amounts are summed up.
 func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	requested = in.Request.quotaCount()
 	stated := in.statedShortage() // the scheduler may ask for more at once, such as for a whole gang
@@ -98,7 +98,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	}
 
 	at := slices.IndexFunc(in.Path, in.isRefusing)
-	if at < 0 || in.Path[at].Status.Summary == "" || len(in.Request.Names) == 0 {
+	if at < 0 || in.Path[at].Status.Summary == "" || len(in.Request.Names) == 0 { // not readable, or not counted yet
 		return requested, statedAmounts(stated)
 	}
 

@@ -20,7 +20,7 @@ type Rollout struct {
 }
 
 // awaitsOldPods reports whether the rollout waits for what its own old pods use, and ends none of them
-// first, as far as that is known.
+// first, as far as that is known: with a maxUnavailable above 0 it does end some.
 func (in *Input) awaitsOldPods(reason v1alpha1.BlockedReason) bool {
 	rollout := in.Rollout
 	if rollout == nil || rollout.OldPods == 0 || (rollout.IsKnown && rollout.MaxUnavailable > 0) {

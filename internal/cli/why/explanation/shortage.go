@@ -70,7 +70,9 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 	if stated.Limit < limit { // the quota was raised since
 		return found
 	}
-	taken := stated.Total - stated.Requested // used and reserved by others
+
+	// Total has the request, too. What others have beyond what is used they have reserved, within the limit.
+	taken := stated.Total - stated.Requested
 	return shortage{left: min(found.left, stated.Limit-taken), reserved: max(0, min(taken, stated.Limit)-used), isStated: true}
 }
 

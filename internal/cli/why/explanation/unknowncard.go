@@ -90,7 +90,7 @@ func (a adviser) adviseUnknownCard() []string {
 	for _, name := range a.Request.Names {
 		near, found := card.Nearest(name, known)
 		switch {
-		case !found || near == name || a.nodesWithCard(name) != nil:
+		case !found || near == name || a.anomalyOfCard(name) != nil: // nothing is like it, or the name is right
 		case len(advice) > 0:
 			advice = append(advice, fmt.Sprintf("Or did you mean %s? Then write volcano.sh/card.name: %s instead of %s.", near, near, name))
 		default:
@@ -116,7 +116,7 @@ func (a adviser) adviseUnknownCard() []string {
 func (a adviser) adviseRightNames() (advice []string, isComplete bool) {
 	isComplete = len(a.Request.Names) > 0
 	for _, name := range a.Request.Names {
-		cause := a.nodesWithCard(name)
+		cause := a.anomalyOfCard(name)
 		if cause == nil {
 			isComplete = false
 			continue
@@ -126,9 +126,9 @@ func (a adviser) adviseRightNames() (advice []string, isComplete bool) {
 	return advice, isComplete
 }
 
-// nodesWithCard returns the anomaly of nodes that have a card, and of which no new pod gets it. It is nil for
-// none.
-func (in *Input) nodesWithCard(name card.Name) *v1alpha1.InventoryAnomaly {
+// anomalyOfCard returns the anomaly because of which no new pod gets a card that nodes have: it is withheld, or not named
+// yet. It is nil for none.
+func (in *Input) anomalyOfCard(name card.Name) *v1alpha1.InventoryAnomaly {
 	if withheld := in.withheldCards(name); withheld != nil {
 		return withheld
 	}

@@ -58,8 +58,8 @@ type Reservation struct {
 // maxReservations is how many reservations are named.
 const maxReservations = 3
 
-// adviseReservations says how many cards are reserved, and names the jobs that wait for them. Together they
-// have no more than is reserved: who has lost its reservation is not known.
+// adviseReservations says how many cards are reserved, and names the jobs that wait for them. Jobs that have lost their
+// reservation are not known, so the named ones together get no more than reserved, the largest first.
 func (a adviser) adviseReservations(reserved int64, card string) []string {
 	advice := []string{fmt.Sprintf("Enqueued jobs have reserved %d %s: they are free again when these jobs end, or lose their reservation (docs/scheduler.md says when).", reserved, card)}
 	left := reserved
