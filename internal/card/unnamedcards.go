@@ -102,6 +102,7 @@ func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []Unna
 				list.add(anomaly, "", name)
 			}
 
+			// Withheld cards have a name, so they are listed by it.
 			for _, withheld := range node.Withheld {
 				if anomaly.Reason == MoreThanLabelled && anomaly.Resource == withheld.Resource {
 					list.add(anomaly, withheld.Name, name)

@@ -78,7 +78,7 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 	}
 
 	maps.DeleteFunc(m.pods, func(_ types.UID, model *podModel) bool { return model.count != m.count })
-	m.restored = nil
+	m.restored = nil // later pods did not use the cards at the change
 	return changed
 }
 

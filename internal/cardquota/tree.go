@@ -176,7 +176,7 @@ func (t *Tree) Below(name string) []string {
 	return below
 }
 
-// TreeQueueFor returns a CardQuota as part of a tree.
+// TreeQueueFor returns a CardQuota as part of a tree. An amount that it does not write has no entry.
 func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 	out := quota.TreeQueue{
 		Parent: q.Spec.Parent, IsHeld: workload.StopsWork(q.Spec.StopPolicy), IsParentOnly: q.Spec.ServiceType == "",

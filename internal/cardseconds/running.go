@@ -367,7 +367,7 @@ func (m *Meter) Texts() [Parts]Part {
 		if parts[s.part].Totals == nil {
 			parts[s.part].Totals = map[Series]Milli{}
 		}
-		if !m.isIdle(s) {
+		if !m.isIdle(s) { // the metric shows no idle ones
 			parts[s.part].Totals[series] = s.total
 		}
 	}

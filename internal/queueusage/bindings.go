@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Binding is a pod with cards that was bound to a node.
@@ -28,7 +29,7 @@ func (f *PodFacts) NewBindings(schedulers []string) []Binding {
 			continue
 		}
 
-		if at := boundAt(pod); !at.IsZero() {
+		if at := workload.BoundTime(pod); !at.IsZero() {
 			waited := max(0, at.Sub(pod.CreationTimestamp.Time))
 			bindings = append(bindings, Binding{Queue: bound.Charge.Queue, Cards: bound.Charge.DistinctCards(), Waited: waited})
 		}
@@ -37,20 +38,10 @@ func (f *PodFacts) NewBindings(schedulers []string) []Binding {
 	return bindings
 }
 
-// boundAt returns when the API server bound a pod to its node, zero if it does not say.
-func boundAt(pod *corev1.Pod) time.Time {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
-}
-
 // PlacedSince returns since when a placed pod certainly uses its cards: since its binding, or its start if
 // no scheduler bound it. It is zero if the pod states neither.
 func PlacedSince(pod *corev1.Pod) time.Time {
-	at := boundAt(pod)
+	at := workload.BoundTime(pod)
 	if at.IsZero() && pod.Status.StartTime != nil {
 		at = pod.Status.StartTime.Time
 	}

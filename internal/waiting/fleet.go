@@ -182,11 +182,11 @@ func ReasonFor(s *StatedReason, r *Request, fleet func() *Fleet) v1alpha1.Blocke
 	switch {
 	case s.Refusal != nil:
 		return reasonForRefusal(s.Refusal, r, fleet)
-	case s.Node != "" || s.LacksPods:
+	case s.Node != "" || s.LacksPods: // it has a place, or its gang has too few pods
 		return v1alpha1.BlockedGangIncomplete
-	case s.AwaitsRelease:
+	case s.AwaitsRelease: // terminating pods still have its place
 		return v1alpha1.BlockedCardsTerminating
-	case s.LacksObject:
+	case s.LacksObject: // such as a PersistentVolumeClaim
 		return v1alpha1.BlockedOther
 	case r.Count > 0:
 		return fleet().reasonForNodes(s, r)

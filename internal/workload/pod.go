@@ -126,6 +126,11 @@ func StartTime(pod *corev1.Pod) time.Time {
 	if start := pod.Status.StartTime; start != nil {
 		return start.Time
 	}
+	return BoundTime(pod)
+}
+
+// BoundTime returns when the API server bound a pod to its node, zero if the pod does not say.
+func BoundTime(pod *corev1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
 			return c.LastTransitionTime.Time

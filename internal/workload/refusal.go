@@ -202,7 +202,7 @@ func RefusalFor(insufficient *quota.InsufficientQuota) *Refusal {
 	refusal := &Refusal{
 		Code: codeFor(insufficient), Queue: insufficient.Queue, Resource: insufficient.Of, Requested: insufficient.Requested, Total: insufficient.Total, Limit: insufficient.Limit,
 	}
-	if insufficient.Ancestor {
+	if insufficient.Ancestor { // Queue is an ancestor of the queue of the workload
 		refusal.Requester = insufficient.Requester
 	}
 	if insufficient.Of.IsCard() {
