@@ -268,7 +268,7 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 // rememberCards remembers which resources of a node are cards without a mapping that names them, and reports
 // whether one is new.
 func (t *Tracker) rememberCards(node trackedNode) bool {
-	resources := node.recognised.resources()
+	resources := node.recognised.Resources()
 	if len(t.mappings) > 0 {
 		// A mapped resource is a card only while its mapping exists. Other resources stay cards, also those
 		// that are withheld because a mapping replaces the labels of their vendor.
@@ -276,7 +276,7 @@ func (t *Tracker) rememberCards(node trackedNode) bool {
 		resources = slices.DeleteFunc(resources, func(r corev1.ResourceName) bool { return slices.Contains(mapped, r) })
 		// A mapped resource that labels alone make a card stays one without its mapping, too.
 		labelled := recogniseLabels(node.object, nil)
-		resources = append(resources, labelled.resources()...)
+		resources = append(resources, labelled.Resources()...)
 	}
 	return t.addKnown(resources)
 }

@@ -160,7 +160,7 @@ func (m *mappedRecognition) withholdUnmapped(out *Node) {
 // them.
 func (m *mappedRecognition) withholdCandidates(out *Node) {
 	labelled := recogniseLabels(m.node, nil)
-	for _, resource := range labelled.resources() {
+	for _, resource := range labelled.Resources() {
 		if !m.out.isRecognised(resource) && !out.isRecognised(resource) {
 			out.withholdUnnamed(m.node.Labels, resource)
 		}
@@ -174,8 +174,8 @@ func (n *Node) withholdUnnamed(labels map[string]string, resource corev1.Resourc
 		"offers %s but %s and no entry of spec.cards of the policy names its card on this node", resource, DescribeMissingLabels(labels, resource))})
 }
 
-// resources returns the resources of a node that are cards, or withheld as cards.
-func (n *Node) resources() []corev1.ResourceName {
+// Resources returns the resources of a node that are cards, or withheld as cards, sorted.
+func (n *Node) Resources() []corev1.ResourceName {
 	out := slices.Clone(n.Unnamed)
 	for _, offered := range n.Cards {
 		out = append(out, offered.Resource)

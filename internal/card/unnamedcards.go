@@ -61,7 +61,7 @@ func MentionsCard(text string, name Name) bool {
 // A resource that is a card nowhere is another device, and no anomaly.
 func (t *Tracker) unlabelledCards(node *corev1.Node, recognised Node) []Anomaly {
 	var others []Anomaly
-	own := recognised.resources()
+	own := recognised.Resources()
 	for resource, quantity := range node.Status.Allocatable {
 		isOther := quantity.Sign() > 0 && t.isCard(resource) && !slices.Contains(own, resource)
 		if isOther {

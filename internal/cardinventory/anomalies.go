@@ -66,7 +66,7 @@ type anomalyList struct {
 func newAnomalyList(input Input) anomalyList {
 	list := anomalyList{byKey: map[anomalyKey]*anomalySum{}, recognised: map[corev1.ResourceName]bool{}, looksLikeCard: askOnce(card.LooksLikeCard)}
 	for _, node := range input.Nodes {
-		for _, resource := range recognisedResources(node.Node) {
+		for _, resource := range node.Resources() {
 			list.recognised[resource] = true
 		}
 	}
@@ -142,13 +142,14 @@ func withheldCard(node card.Node, anomaly card.Anomaly) card.Name {
 // addUnnamed adds the resources of a node that no label names: those that are cards of other
 // nodes or were cards before, and those that look like cards.
 func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
+	recognised := node.Resources()
 	for resource := range node.Object.Status.Allocatable {
 		if !strings.Contains(string(resource), "/") {
 			continue // CPU, memory and others of Kubernetes
 		}
 
 		count := statedCount(node.Object, resource)
-		if count == 0 || slices.Contains(recognisedResources(node.Node), resource) {
+		if count == 0 || slices.Contains(recognised, resource) {
 			continue
 		}
 
@@ -193,7 +194,7 @@ func (l anomalyList) offersCardBeside(node card.TrackedNode, cores corev1.Resour
 		countCards = func(resource corev1.ResourceName) card.Count { return statedCount(node.Object, resource) }
 	}
 
-	recognised := recognisedResources(node.Node)
+	recognised := node.Resources()
 	for other := range node.Object.Status.Allocatable {
 		isCard := other != cores && (slices.Contains(recognised, other) || l.looksLikeCard(other))
 		mayBeSame := isCard && (isOfOneVendor(cores, other) || card.IsOfSharingSoftware(cores) || card.IsOfSharingSoftware(other))
@@ -215,15 +216,6 @@ func isOfOneVendor(a, b corev1.ResourceName) bool {
 // statedCount returns how many of a resource a node has, allocatable or not.
 func statedCount(node *corev1.Node, resource corev1.ResourceName) card.Count {
 	return max(countOf(node.Status.Allocatable, resource), countOf(node.Status.Capacity, resource))
-}
-
-// recognisedResources returns the resources of a node that are cards, or withheld as cards.
-func recognisedResources(node card.Node) []corev1.ResourceName {
-	out := slices.Clone(node.Unnamed)
-	for _, offered := range node.Cards {
-		out = append(out, offered.Resource)
-	}
-	return out
 }
 
 // addUnhealthy adds the cards of a node that are not allocatable. A kubelet sets the capacity to 0
@@ -253,7 +245,7 @@ func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 // vendor, so its resources replace any form.
 func (l anomalyList) offersAnotherForm(node card.TrackedNode, offered card.NodeCard) bool {
 	isSaid := card.LabelsSayForm(node.Object, offered.Resource)
-	recognised := recognisedResources(node.Node)
+	recognised := node.Resources()
 	for other, quantity := range node.Object.Status.Allocatable {
 		if other == offered.Resource || card.NewCount(quantity) == 0 {
 			continue
@@ -276,7 +268,7 @@ func (l anomalyList) offersAnotherForm(node card.TrackedNode, offered card.NodeC
 // in MIG slices or shares offers 0 whole ones, and nothing is wrong with it.
 func hasCardOfVendor(node card.TrackedNode, resource corev1.ResourceName) bool {
 	vendor, _, _ := strings.Cut(string(resource), "/")
-	return slices.ContainsFunc(recognisedResources(node.Node), func(other corev1.ResourceName) bool {
+	return slices.ContainsFunc(node.Resources(), func(other corev1.ResourceName) bool {
 		return strings.HasPrefix(string(other), vendor+"/") &&
 			statedCount(node.Object, other) > 0
 	})
