@@ -82,6 +82,7 @@ type product struct{ vendor, kind, model string }
 //
 // A node that names two models is an anomaly and offers none of them.
 func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
+	// A label of which mappings name all cards says nothing about the rest of the node.
 	products := slices.DeleteFunc(productLabels(node.Labels), func(p product) bool { return p.isReplaced(node, mapped) })
 	var out Node
 	switch len(products) {

@@ -70,7 +70,8 @@ func Next(shown *v1alpha1.CardHoursStatus, use cardseconds.QueueMonths, view str
 	return next
 }
 
-// delayOf returns the delay of a view, less than a bound.
+// delayOf returns the delay of a view, less than a bound. A hash of its name spreads the views and always gives one
+// of them the same delay.
 func delayOf(view string, bound time.Duration) time.Duration {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(view)) // never fails

@@ -222,7 +222,7 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 // setIdentity lets an apply change only the Queue that was read, or create one if there is none. It
 // keeps the annotation of the CardQuota that created the Queue.
 func setIdentity(config *apply.QueueApplyConfiguration, live *v1beta1.Queue, creator string) {
-	if live == nil {
+	if live == nil { // the apply conflicts if another client has created one meanwhile
 		config.WithResourceVersion(v1alpha1.NonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: creator})
 		return
 	}

@@ -88,6 +88,7 @@ func ParseEntry(packed []byte) (map[Series]Milli, error) {
 		return nil, err
 	}
 
+	// A longer text is cut within a line, which then cannot be read.
 	text, err := io.ReadAll(io.LimitReader(reader, entryLimit))
 	if err != nil {
 		return nil, err

@@ -92,9 +92,10 @@ func CompareBlocked(a, b v1alpha1.BlockedStatus) int {
 	return cmp.Or(a.Since.Compare(b.Since.Time), CompareWorkloads(&a.Workload, &b.Workload), waitsForGang(a)-waitsForGang(b), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
 }
 
-// ReasonIn returns why a pod waits, from the entries of its workload: that with its message, else that of pods
-// which wait for others of their gang as it does or does not, else the first one. It is "" if there are none:
-// the scheduler states nothing.
+// ReasonIn returns why a pod waits, from the entries of its workload, and the message to show. The entry with its
+// message decides. Without one, a pod that waits for its gang by its message has the reason of such entries, and
+// another pod that of the others. Else the first entry decides. The reason is "" if there are none: the scheduler
+// states nothing.
 func ReasonIn(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha1.BlockedReason, stated string) {
 	for _, entry := range entries {
 		if entry.Message == message {

@@ -37,6 +37,7 @@ func ReadRefusalData(data string) (refusal Refusal, isRefusal bool) {
 		refusal.Resource = quota.Compute[at]
 	}
 
+	// A tenant can write numbers whose sums would overflow.
 	for _, amount := range []int64{refusal.Requested, refusal.Total, refusal.Limit, refusal.AllCards, refusal.MinimumCards} {
 		if amount < 0 || amount > maxQuantity {
 			return Refusal{}, false

@@ -397,7 +397,7 @@ func formatAmount(resource quota.Resource, n int64) string {
 // parseAmount parses an amount, 0 if it cannot be read. Its unit says of which resource it is, and
 // parseAmount writes that to the refusal.
 func (r *Refusal) parseAmount(text string) int64 {
-	digits := strings.TrimRight(text, "Mim")
+	digits := strings.TrimRight(text, "Mim") // without the unit, m or Mi
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > maxQuantity {
 		return 0
