@@ -248,14 +248,15 @@ func TestUndoneEvictionKeepsAnEarlierOneOfTheSameGang(t *testing.T) {
 	check.Equal(t, "pods of gang low that run", 3, len(s.Job("low").TaskStatusIndex[api.Running]))
 }
 
-// TestVolcanosOwnPreemptEvictsOnlyElasticPods: here Volcano's action preempt runs by itself, and nothing adds the
-// rest of a gang. It would leave a gang without some of its pods, so the plugin offers it only elastic pods. All
-// 16 cards are in use, and only job low has a lower priority than the pod that waits. "low:1" is one pod of job
-// low.
-func TestVolcanosOwnPreemptEvictsOnlyElasticPods(t *testing.T) {
+// TestVolcanosOwnPreemptBreaksNoGang: here Volcano's action preempt runs by itself, and nothing adds the
+// rest of a gang. It would leave a gang without some of its pods, so the plugin offers it only elastic pods, and the
+// pod of a job that has one only. All 16 cards are in use, and only job low has a lower priority than the pod that
+// waits. "low:1" is one pod of job low.
+func TestVolcanosOwnPreemptBreaksNoGang(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ low, wantEvicted string }{
 		"two pods, a minimum of two: none is evicted": {"job low queue=q min=2 running=a*2 priorityClass=low", ""},
 		"two pods, a minimum of one: one is evicted":  {"job low queue=q min=1 running=a*2 priorityClass=low", "low:1"},
+		"one pod of two cards: it is evicted":         {"job low queue=q min=1 running=a cards=2 priorityClass=low", "low:1"},
 		"two pods of a Volcano job, which may restart as a whole when it loses one: none is evicted": {
 			"job low queue=q min=1 running=a*2 priorityClass=low owner=vcjob", "",
 		},
