@@ -12,10 +12,8 @@ import (
 type Fleet struct {
 	inventory *card.Inventory
 	cards     map[card.Name]*cardCapacity
-	// hidesNodes reports whether it is not known which nodes have free cards, and mostFree is how many may be free at
-	// most, nil if that is unknown, too.
-	hidesNodes bool
-	mostFree   map[card.Name]card.Count
+	// mostFree returns how many cards may be free at most, where it is not known which nodes have them, else it is nil.
+	mostFree func(card.Name) card.Count
 }
 
 // cardCapacity is the free cards of one name.
@@ -68,10 +66,10 @@ func NewFleet(inventory *card.Inventory, nodes []card.NodeState, used map[NodeCa
 	return f
 }
 
-// NewHiddenFleet returns the free cards for a reader who may not read nodes: mostFree is how many may be free at most,
-// nil if that is unknown.
-func NewHiddenFleet(inventory *card.Inventory, mostFree map[card.Name]card.Count) *Fleet {
-	return &Fleet{inventory: inventory, hidesNodes: true, mostFree: mostFree}
+// NewHiddenFleet returns the free cards for a reader who may not read nodes: mostFree returns how many may be free at
+// most.
+func NewHiddenFleet(inventory *card.Inventory, mostFree func(card.Name) card.Count) *Fleet {
+	return &Fleet{inventory: inventory, mostFree: mostFree}
 }
 
 // knowsAny reports whether a node has one of the cards, ready or not.
@@ -226,7 +224,7 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 		return s.FirstRefusal().Blocked()
 	}
 
-	if f.hidesNodes {
+	if f.mostFree != nil {
 		return f.reasonForHiddenNodes(names, r.Count)
 	}
 
@@ -253,8 +251,7 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 // reasonForHiddenNodes returns what the nodes certainly lack for so many of one of the cards. Which node has them, and
 // what else it refuses, is not known.
 func (f *Fleet) reasonForHiddenNodes(names []card.Name, count card.Count) v1alpha1.BlockedReason {
-	mayFit := func(name card.Name) bool { return f.mostFree[name] >= count }
-	if f.mostFree == nil || slices.ContainsFunc(names, mayFit) {
+	if slices.ContainsFunc(names, func(name card.Name) bool { return f.mostFree(name) >= count }) {
 		return v1alpha1.BlockedOther
 	}
 	return v1alpha1.BlockedNoFreeCard

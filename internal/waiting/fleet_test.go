@@ -124,9 +124,11 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 	}
 
 	isCordoned := newFleet(nil, newNode("a", h200, cordoned))
+	mostFree := map[card.Name]card.Count{h200: 4, h800: 1}
 	hidden := func() *Fleet {
-		return NewHiddenFleet(newFleet(nil, newNode("a", h200), newNode("b", h800))().inventory, map[card.Name]card.Count{h200: 4, h800: 1})
+		return NewHiddenFleet(newFleet(nil, newNode("a", h200), newNode("b", h800))().inventory, func(name card.Name) card.Count { return mostFree[name] })
 	}
+
 	job := func(count card.Count) Request { return Request{Names: []card.Name{h200}, Count: count, IsJob: true} }
 	gangPod := func(count, othersTake card.Count) Request {
 		return Request{Names: []card.Name{h200}, Count: count, Taken: NewTaken(map[string]card.Count{"h200-0": othersTake})}
@@ -190,14 +192,13 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 		"a job without pods requests 8, 4 + 4 free, one node need not have all":    {notTried, job(8), freeH200(4, 4), "Other"},
 
 		// The user may not read nodes. By the CardInventory 4 H200 and 1 H800 may be free at most.
-		"5 requested, nodes hidden":                                  {refusedOtherwise, newRequest(5, h200), hidden, "NoFreeCard"},
-		"4 requested, nodes hidden: they may be free on a node":      {refusedOtherwise, newRequest(4, h200), hidden, "Other"},
-		"4 H800 or H200 requested, nodes hidden":                     {refusedOtherwise, newRequest(4, h800, h200), hidden, "Other"},
-		"4 H800 or H200 requested, no quota for H200, nodes hidden":  {lacksQuotaOf("NoQuota", h200), newRequest(4, h800, h200), hidden, "NoFreeCard"},
-		"no quota for the only card, nodes hidden":                   {lacksQuotaOf("NoQuota", h200), newRequest(4, h200), hidden, "NoQuota"},
-		"no node has the card, nodes hidden":                         {refusedOtherwise, newRequest(1, "NVIDIA-H2000"), hidden, "UnknownCard"},
-		"a job without pods requests 5, nodes hidden":                {notTried, job(5), hidden, "NoFreeCard"},
-		"5 requested, nodes and CardInventory hidden, so all may be": {refusedOtherwise, newRequest(5, h200), func() *Fleet { return NewHiddenFleet(freeH200(0)().inventory, nil) }, "Other"},
+		"5 requested, nodes hidden":                                 {refusedOtherwise, newRequest(5, h200), hidden, "NoFreeCard"},
+		"4 requested, nodes hidden: they may be free on a node":     {refusedOtherwise, newRequest(4, h200), hidden, "Other"},
+		"4 H800 or H200 requested, nodes hidden":                    {refusedOtherwise, newRequest(4, h800, h200), hidden, "Other"},
+		"4 H800 or H200 requested, no quota for H200, nodes hidden": {lacksQuotaOf("NoQuota", h200), newRequest(4, h800, h200), hidden, "NoFreeCard"},
+		"no quota for the only card, nodes hidden":                  {lacksQuotaOf("NoQuota", h200), newRequest(4, h200), hidden, "NoQuota"},
+		"no node has the card, nodes hidden":                        {refusedOtherwise, newRequest(1, "NVIDIA-H2000"), hidden, "UnknownCard"},
+		"a job without pods requests 5, nodes hidden":               {notTried, job(5), hidden, "NoFreeCard"},
 	}) {
 		check.Equal(t, "reason", tc.want, ReasonFor(&tc.stated, &tc.request, tc.fleet))
 	}

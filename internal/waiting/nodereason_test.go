@@ -13,8 +13,8 @@ import (
 )
 
 // TestNodeReasonsAreReadAgain: the plugin writes why it refuses a node as words for people, and the operator reads
-// the code and the detail from them again. A detail is random, such as the cards of the pod. Words with more before or
-// behind them are of another program.
+// the code and the detail from them again. A detail is random, such as the cards of the pod. Words with more before
+// them are of another program.
 func TestNodeReasonsAreReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		reason := NodeReason{Code: rapid.SampledFrom(slices.Sorted(maps.Keys(nodeWords))).Draw(t, "code")}

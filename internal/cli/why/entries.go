@@ -116,7 +116,7 @@ func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 			}
 		}
 	} else {
-		hidden = waiting.NewHiddenFleet(l.resolver.Inventory, l.input.MostFree())
+		hidden = waiting.NewHiddenFleet(l.resolver.Inventory, l.input.MostFree)
 	}
 
 	var groups []*v1beta1.PodGroup

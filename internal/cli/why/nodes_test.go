@@ -36,6 +36,6 @@ func TestWhyNamesAReasonOnceWithoutTheNodes(t *testing.T) {
 // TestWhyOfAPodWithoutCardsNeedsNoNodes: pod tf-ps-0 requests no cards, and all nodes lack CPU for it. A user who may not
 // list nodes reads that, and not that too few cards are free.
 func TestWhyOfAPodWithoutCardsNeedsNoNodes(t *testing.T) {
-	waiting := podOfTF("tf-ps-0").CPU("4").Unschedulable("all nodes are unavailable: 1 Insufficient cpu.").Obj()
-	execute(t, append(kubectl.ClusterWithOneFreeCard(), groupOfTF().Obj(), waiting), kubectl.Forbid(corev1.Resource("nodes"), &corev1.NodeList{}), "why -n lab tf-ps-0").Prints("(NodesUnsuitable): every node refuses the pod.")
+	execute(t, append(kubectl.ClusterWithOneFreeCard(), groupOfTF().Obj(), podOfTF("tf-ps-0").CPU("4").Unschedulable("all nodes are unavailable: 1 Insufficient cpu.").Obj()),
+		kubectl.Forbid(corev1.Resource("nodes"), &corev1.NodeList{}), "why -n lab tf-ps-0").Prints("(NodesUnsuitable): every node refuses the pod.")
 }

@@ -170,10 +170,6 @@ func (c requestChoice) setNodeRefusals(ctx context.Context) {
 
 	cluster := &simulation.Cluster{Nodes: c.loaded.Nodes, Pods: c.loaded.Pods, Schedulers: c.input.Schedulers()}
 	reader.ListInto(ctx, c.Reader, &corev1.NamespaceList{}, &cluster.Namespaces)
-	if c.Err() != nil {
-		return
-	}
-
 	refusals, err := c.nodeRefusals(cluster, c.requester, c.input.Now)
 	if err != nil {
 		c.Gaps = append(c.Gaps, "it is not known which nodes refuse the pod: "+err.Error())

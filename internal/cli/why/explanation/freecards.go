@@ -2,6 +2,7 @@ package explanation
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"cardquota.dev/operator/internal/card"
@@ -24,18 +25,13 @@ func (in *Input) freeCards(name card.Name) (least, most int64) {
 	return max(0, usable-entry.Allocated), max(0, min(usable, entry.Total-entry.Allocated))
 }
 
-// MostFree returns how many cards may be free at most, by name, for a user who may not read nodes. It is nil if the
-// user may not read the inventory either.
-func (in *Input) MostFree() map[card.Name]card.Count {
+// MostFree returns how many cards of a name may be free at most, for a user who may not read nodes.
+func (in *Input) MostFree(name card.Name) card.Count {
 	if in.Inventory == nil {
-		return nil
+		return math.MaxInt64 // the user may not read the inventory either
 	}
-	free := map[card.Name]card.Count{}
-	for _, entry := range in.Inventory.Cards {
-		_, most := in.freeCards(card.Name(entry.Name))
-		free[card.Name(entry.Name)] = card.Count(most)
-	}
-	return free
+	_, most := in.freeCards(name)
+	return card.Count(most)
 }
 
 // describeRange returns one number, or the least and the most.
