@@ -199,7 +199,8 @@ func (c *enqueueCheck) checkUnreclaimable() *InsufficientQuota {
 }
 
 // FitsAlone reports whether CheckEnqueue would accept the request if the queue had only these
-// charges, and no other queue had any.
+// charges, and no other queue had any. Check has no such bound: it checks pods one by one, and this
+// the pods of a job together.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
 	q := l.readQueue(queue)
 	total := card.Count(0)

@@ -39,7 +39,8 @@ func (l Levels) Limit(level int, requested int64, victimLevel int) int64 {
 	return limit
 }
 
-// MayUseByLevel returns what a queue may use of a resource by level.
+// MayUseByLevel returns what a queue may use of a resource by level. Check says only whether a request
+// fits now: a plan of evictions needs the amounts, to which it adds what victims release.
 func (l *Ledger) MayUseByLevel(queue string, resource Resource) (levels Levels) {
 	q := l.readQueue(queue)
 	own := int64(0) // what the unused guarantees of the path below at cover, see ownUnused

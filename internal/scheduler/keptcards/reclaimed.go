@@ -151,6 +151,7 @@ func (k *Kept) FitsBesideReclaimed(r snapshot.CheckInput, node *api.NodeInfo) bo
 // or an ancestor that it does not share with the owner of kept cards, would use more than it
 // deserves. Other jobs of the owner's queue may not borrow them either. Of a pod without cards only the CPU counts.
 func (k *Kept) wouldBorrowFrom(owner *keptCardsOwner, r snapshot.CheckInput, node *api.NodeInfo) bool {
+	// A pod beyond what a flat queue deserves is beyond its quota, which is the reason to state.
 	if !k.IsTree() || owner.task.Job == r.Task.Job {
 		return false
 	}
