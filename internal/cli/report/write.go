@@ -38,8 +38,7 @@ func (d Document) Render(style output.Style) string {
 	}
 
 	// An empty project or queue would be shown as "-".
-	total := d.cells(Row{Tenant: "Total", Project: " ", Queue: " ", CardHours: d.Total.CardHours, Amount: d.Total.Amount})
-	grid.AddRow(total...)
+	grid.AddRow(d.cells(Row{Tenant: "Total", Project: " ", Queue: " ", CardHours: d.Total.CardHours, Amount: d.Total.Amount})...)
 	return title + grid.Render(style) + output.Notes(d.Notes)
 }
 

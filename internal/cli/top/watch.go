@@ -68,7 +68,7 @@ func watchTop(ctx context.Context, p *program.Program, c client.WithWatch, sourc
 			return err
 		}
 
-		if err := showChange(p, text, last); err != nil {
+		if err := replaceScreen(p, text, last); err != nil {
 			return err
 		}
 		last = text
@@ -97,14 +97,6 @@ func sleepUntilRefresh(ctx context.Context) bool {
 	}
 }
 
-// showChange shows a text unless it is the last one.
-func showChange(p *program.Program, text, last string) error {
-	if text == last {
-		return nil
-	}
-	return replaceScreen(p, text, last == "")
-}
-
 // readIdleAgain reads the idle cards for the next table. After an error the last numbers stay.
 func readIdleAgain(ctx context.Context, p *program.Program, idle *idleReader) {
 	if _, err := idle.read(ctx); err != nil {
@@ -131,19 +123,22 @@ func renderTop(p *program.Program, store cache.Store, idle map[string]int64, cho
 	return text.String(), err
 }
 
-// replaceScreen shows a text instead of the one before it, or below it where there is no terminal or a program
-// reads it. Below it, a YAML document begins with "---" and a table with an empty line. JSON documents and names need
-// nothing between them.
-func replaceScreen(p *program.Program, text string, first bool) error {
+// replaceScreen shows a text instead of the last one, or below it where there is no terminal or a program reads it.
+// The same text it does not show again. last is "" for the first one. Below it, a YAML document begins with "---" and a
+// table with an empty line. JSON documents and names need nothing between them.
+func replaceScreen(p *program.Program, text, last string) error {
 	switch {
+	case text == last:
+		return nil
 	case p.Format.IsForPeople() && p.IsTerminal(p.Streams.Out):
 		text = clearScreen + text
-	case first || p.Format == output.JSON || p.Format == output.Name:
+	case last == "" || p.Format == output.JSON || p.Format == output.Name:
 	case p.Format == output.YAML:
 		text = "---\n" + text
 	default:
 		text = "\n" + text
 	}
+
 	_, err := io.WriteString(p.Streams.Out, text)
 	return err
 }

@@ -2,6 +2,7 @@ package why
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,10 +115,7 @@ func (r *inputReader) setOrphans() {
 func (r *inputReader) setReservations(gangs map[client.ObjectKey]*gangPods) {
 	groups := r.loaded.PodGroups
 	if !r.loaded.IsComplete {
-		groups = nil
-		for _, group := range r.found.groups {
-			groups = append(groups, group)
-		}
+		groups = slices.Collect(maps.Values(r.found.groups))
 	}
 
 	for _, group := range groups {

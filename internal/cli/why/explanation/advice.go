@@ -157,8 +157,8 @@ func (a adviser) adviseBeyondQuota(name card.Name) []string {
 
 // adviseHolders names the first other workload that uses enough cards, so that its end would help.
 func (a adviser) adviseHolders(holders []v1alpha1.CardHolder) []string {
-	if requested, found := a.exhaustedAmounts(); found.isKnown && requested > found.largest {
-		return nil // more than the whole quota, so no end of others helps
+	if a.exceedsWholeQuota() { // so no end of others helps
+		return nil
 	}
 	for _, holder := range holders {
 		if holder.Workload != a.Workload && holder.Workload.Name != "" && holder.Count >= int64(a.Request.Count) {
