@@ -29,7 +29,8 @@ var networkDrivers = regexp.MustCompile(`(^|[.-])(rdma|sriov|roce|infiniband|nic
 
 // IsAcceleratorDriver reports whether a driver of dynamic resource allocation hands out cards.
 func IsAcceleratorDriver(driver string) bool {
-	// A longer name is that of no driver, and the patterns would be slow with it.
+	// A longer name is that of no driver, and the patterns would be slow with it. A network can have the word of a
+	// card in its name.
 	if len(driver) > maxDriverLength || networkDrivers.MatchString(withoutDomain(driver)) {
 		return false
 	}

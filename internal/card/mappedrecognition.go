@@ -51,7 +51,8 @@ type mappedRecognition struct {
 	unmapped []corev1.ResourceName
 }
 
-// recogniseResource names one resource by the mappings that select the node.
+// recogniseResource names one resource by the mappings that select the node, or withholds it if they do not say which
+// card it is.
 func (m *mappedRecognition) recogniseResource(resource corev1.ResourceName, mappings Mappings) {
 	names, problem, isSelected := m.namesFor(resource, mappings)
 	if !isSelected {

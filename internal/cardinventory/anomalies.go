@@ -361,7 +361,8 @@ func (s *anomalySum) describe(key anomalyKey) v1alpha1.InventoryAnomaly {
 	}
 }
 
-// message says what is wrong, and what to do.
+// message says what is wrong, and what to do. Where that depends on the number of cards or on pods, the text of the key
+// does not say it all.
 func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 	where := listNames("node", nodes)
 	switch {

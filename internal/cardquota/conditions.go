@@ -90,7 +90,8 @@ func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, input StatusInput) metav1
 		"%s: running pods continue, and no new pod starts until usage falls below the quota", strings.Join(over, ", "))
 }
 
-// inventorySatisfiedCondition is condition InventorySatisfied.
+// inventorySatisfiedCondition is condition InventorySatisfied: whether all CardQuotas together grant no more of the
+// cards of this one than healthy nodes have.
 func inventorySatisfiedCondition(input StatusInput) metav1.Condition {
 	if !ownsQueue(input) {
 		return notOwnedCondition()

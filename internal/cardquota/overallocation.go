@@ -109,7 +109,7 @@ func (t *Tree) GrantingQueues(queues []*v1beta1.Queue) []*v1beta1.Queue {
 	return TopLevelQueues(queues)
 }
 
-// grantedBy returns what a CardQuota grants beyond those that contain it.
+// grantedBy returns what a CardQuota adds to all that is granted: nothing below a parent, whose quota contains its own.
 func (q *QuotaTotals) grantedBy(quota *v1alpha1.CardQuota) card.Quota {
 	switch {
 	case q.tree.IsFlat():

@@ -143,7 +143,7 @@ func (t *Tree) ExcessOfChildren(name string) []quota.Excess {
 	return t.withNames(t.queues.ExcessOfChildren(t.queueOf(name)))
 }
 
-// withNames returns a list with what messages call the queues.
+// withNames returns a copy of a list, in which queues have the names that messages use.
 func (t *Tree) withNames(list []quota.Excess) []quota.Excess {
 	named := slices.Clone(list)
 	for i := range named {
@@ -280,7 +280,7 @@ func (t *Tree) explainFault(name string) (reason, cause, help string) {
 		return v1alpha1.ReasonParentNotFound, fmt.Sprintf("%s names CardQuota %s, which does not exist or does not own its queue", where, fault.Parent), "create it, or name another parent"
 	case quota.ParentCycle:
 		return v1alpha1.ReasonParentCycle, fmt.Sprintf("%s names CardQuota %s, and these parents form a cycle", where, fault.Parent), "give one of them another parent"
-	default:
+	default: // quota.TooDeep
 		return v1alpha1.ReasonTooDeep, fmt.Sprintf("this CardQuota is %d levels below the root, and at most %d are possible", len(t.Ancestors(name))+1, quota.MaxDepth), "move it up"
 	}
 }

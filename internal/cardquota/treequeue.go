@@ -74,7 +74,7 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 	return wanted, nil
 }
 
-// keptWhere says where a Queue stays.
+// keptWhere says where a Queue stays while its new place is not ready.
 func keptWhere(live *v1beta1.Queue) string {
 	switch {
 	case live == nil:
@@ -117,7 +117,8 @@ func carriesCards(live *v1beta1.Queue, q *v1alpha1.CardQuota) bool {
 	return true
 }
 
-// treeAnnotations returns the cards as a Queue of a tree carries them.
+// treeAnnotations returns the cards as a Queue of a tree carries them: its quota, and what it deserves and its guarantee
+// if there are any.
 func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
 	written := TreeQueueFor(q)
 	out := map[string]string{v1alpha1.AnnotationCardQuota: written.Quota.Cards().String()}

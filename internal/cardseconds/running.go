@@ -330,7 +330,7 @@ func (m *Meter) Place() (left int) {
 	return left
 }
 
-// line returns the row of a sum in its running part.
+// line returns the row of a sum in its running part, with the time in whole seconds, rounded up.
 func (s *sum) line(series Series) string {
 	r := newRow(series, s.total)
 	r.GrewAt = s.grewAt.Add(time.Second - 1).Unix()

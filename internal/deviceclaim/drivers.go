@@ -132,7 +132,7 @@ func driversAllowedBy(expression ast.Expr) drivers {
 	return anyDriver
 }
 
-// driverEqualTo reads device.driver == "text", in either order.
+// driverEqualTo reads device.driver == "text", in either order. Any other comparison allows any driver.
 func driverEqualTo(args []ast.Expr) drivers {
 	if len(args) != 2 {
 		return anyDriver
@@ -145,7 +145,7 @@ func driverEqualTo(args []ast.Expr) drivers {
 	return anyDriver
 }
 
-// driverAmong reads device.driver in ["text", "text"].
+// driverAmong reads device.driver in ["text", "text"]. Any other use of in allows any driver.
 func driverAmong(args []ast.Expr) drivers {
 	if len(args) != 2 || !isDriver(args[0]) || args[1].Kind() != ast.ListKind {
 		return anyDriver

@@ -95,7 +95,7 @@ func (f *PodFacts) recordOf(key types.NamespacedName) *groupRecord {
 	return record
 }
 
-// factsOf returns what a pod says, which it reads once.
+// factsOf returns what a count reads from a pod. It reads an object once, since a changed pod is another object.
 func (f *PodFacts) factsOf(resolver *workload.Resolver, pod *corev1.Pod) *podFacts {
 	facts := f.pods[pod]
 	if facts == nil {

@@ -65,6 +65,7 @@ func (c *Cluster) SetQuota(queue string, name card.Name, count card.Count, leave
 		return err
 	}
 
+	// Only Queues of a tree have this annotation.
 	deserved, isTree, err := readCards(c.Queues[i], v1alpha1.AnnotationCardDeserved)
 	if err != nil {
 		return err

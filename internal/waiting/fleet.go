@@ -130,7 +130,7 @@ func (c *cardCapacity) beside(taken map[string]card.Count) (sum leftCards) {
 	return sum
 }
 
-// freeForAny returns the most free cards of one name in all, and the most of one name on a ready node.
+// freeForAny returns the most free cards of one name in all, and the most of one name on a ready node, cordoned or not.
 func (f *Fleet) freeForAny(names []card.Name, taken *Taken) (free, most card.Count) {
 	for _, name := range names {
 		left, onNode := f.freeFor(name, taken)

@@ -58,7 +58,7 @@ func ReadNodeReason(message string) (reason NodeReason, isKnown bool) {
 		before, after, hasDetail := strings.Cut(words, nodeDetail)
 		rest, isBegun := strings.CutPrefix(message, before)
 		detail, isEnded := strings.CutSuffix(rest, after)
-		if isBegun && isEnded && hasDetail == (detail != "") {
+		if isBegun && isEnded && hasDetail == (detail != "") { // words without a detail are the whole message
 			return NodeReason{code, detail}, true
 		}
 	}

@@ -134,7 +134,7 @@ func evictionAction(policy *batchv1.PodFailurePolicy) batchv1.PodFailurePolicyAc
 func CompactFailurePolicy(policy *batchv1.PodFailurePolicy) *batchv1.PodFailurePolicy {
 	action := evictionAction(policy)
 	if action == batchv1.PodFailurePolicyActionCount {
-		return nil
+		return nil // it does the same
 	}
 	rule := EvictionRule()
 	rule.Action = action

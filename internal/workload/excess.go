@@ -52,8 +52,8 @@ func DescribeExcess(e quota.Excess) (reason, message string) {
 		reason = v1alpha1.ReasonGuaranteeAboveParent
 	}
 
-	// Above the parent's own amount scaling is not the reason: it would be cut without siblings
-	// as well.
+	// Children that have too much together are scaled down in proportion. But an amount above the parent's own would
+	// be cut without siblings as well.
 	if e.Written > e.Limit {
 		return reason, fmt.Sprintf("%s%s is %s, but parent %s has %s, so %s is in force: lower it here, or raise the parent", label, field, amount(e.Written), e.Parent, amount(e.Limit), amount(e.Allowed))
 	}

@@ -86,7 +86,7 @@ func (r *QueueRules) InTree(queue string, resolved *quota.Resolved) *QueueRules 
 	return &rules
 }
 
-// flatRulesFor returns the rules of a Queue without its part of a tree.
+// flatRulesFor returns the rules of a Queue as if all queues were flat.
 func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	rules := QueueRules{Managed: managed, Refusal: checkOpen(queue)}
@@ -136,7 +136,7 @@ func (r *QueueRules) readSelector(queue *v1beta1.Queue, last *QueueRules) {
 	}
 }
 
-// checkOpen refuses new pods for a queue that is not Open.
+// checkOpen refuses new pods for a queue that is not Open. root counts as open in any state.
 func checkOpen(queue *v1beta1.Queue) *Refusal {
 	switch {
 	case queue.DeletionTimestamp != nil:

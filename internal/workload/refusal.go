@@ -145,7 +145,7 @@ func (r *Refusal) Reason() string {
 	return wordingFor(r.Code).reason
 }
 
-// Blocked returns why a workload waits that is refused.
+// Blocked returns what the refusal means to its workload: the reason why it waits.
 func (r *Refusal) Blocked() v1alpha1.BlockedReason {
 	switch {
 	case r.Code != CodeCardQuota:

@@ -135,7 +135,7 @@ func compileWordings() []wording {
 	return all
 }
 
-// splitSentence splits a sentence into texts and fields.
+// splitSentence splits a sentence into texts, and the fields whose names stand in braces between them.
 func splitSentence(text string) []part {
 	var parts []part
 	for text != "" {
@@ -186,7 +186,7 @@ func (r *Refusal) NodeMessage() string {
 // false for a text that is no such message. Tenants can write such texts into the conditions of their pods.
 func ReadRefusal(message string) (refusal Refusal, isRefusal bool) {
 	for i := range wordings {
-		// A sentence without what it means to a workload is read by nothing.
+		// Nothing reads the sentences without a blocked reason.
 		if wordings[i].blocked != "" && wordings[i].readMessage(message, &refusal) {
 			return refusal, true
 		}
@@ -465,7 +465,8 @@ func readMixed(r *Refusal, text, _ string) (rest string, isRead bool) {
 	return "", isMixed(text)
 }
 
-// invalidPodAnnotation returns the refusal for a card.name that cannot be parsed.
+// invalidPodAnnotation returns the refusal for a card.name that cannot be parsed. One that mixes cards of different
+// resources has a code of its own: it waits for another reason.
 func invalidPodAnnotation(detail string) Refusal {
 	if isMixed(detail) {
 		return Refusal{Code: CodeMixedPod, Detail: detail}
@@ -473,7 +474,7 @@ func invalidPodAnnotation(detail string) Refusal {
 	return Refusal{Code: CodeInvalidPod, Detail: detail}
 }
 
-// invalidPodGroupAnnotation returns the refusal for a card.request that cannot be parsed.
+// invalidPodGroupAnnotation returns the refusal for a card.request that cannot be parsed, as invalidPodAnnotation does.
 func invalidPodGroupAnnotation(detail string) *Refusal {
 	if isMixed(detail) {
 		return &Refusal{Code: CodeMixedPodGroup, Detail: detail}
