@@ -7,14 +7,14 @@ var awaitedCardsMutants = []mutant{
 	{"internal/scheduler/waitingjobs/gangplacement.go", `left == nil || g.conflictsWithOwnPods(task, node)`, `left == nil`, "a missing pod is placed apart from pods of its job that run"},
 	{"internal/scheduler/waitingjobs/gangplacement.go", `	at.left.SubWithoutAssert(task.Resreq)
 `, ``, "two missing pods do not use the same cards"},
-	{"internal/scheduler/keptcards/awaited.go", `		case !isDeserved && !a.Borrows:
+	{"internal/scheduler/keptcards/awaited.go", `		case !isDeserved && !awaiting.Borrows:
 			return true
-`, `		case !isDeserved && !a.Borrows:
+`, `		case !isDeserved && !awaiting.Borrows:
 			return false
 `, "what a queue deserves is kept against borrowing"},
-	{"internal/scheduler/keptcards/awaited.go", `k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(from))`, `true`, "cards are kept only from types from which the gang may take"},
-	{"internal/scheduler/keptcards/awaited.go", `	return job.Queue == a.Job.Queue || queue.Queue.Spec.Priority == a.Priority
-`, `	return job.Queue == a.Job.Queue
+	{"internal/scheduler/keptcards/awaited.go", `k.Args.ServiceTypes.CanReclaim(awaiting.ServiceType, k.ServiceType(from))`, `true`, "cards are kept only from types from which the gang may take"},
+	{"internal/scheduler/keptcards/awaited.go", `	return job.Queue == awaiting.Job.Queue || queue.Queue.Spec.Priority == awaiting.Priority
+`, `	return job.Queue == awaiting.Job.Queue
 `, "cards are kept for a job below its minimum from other queues of equal priority"},
 	{"internal/scheduler/waitingjobs/keep.go", `		if !j.Cache.Reservations[job.Info.PgUID].IsReserved(now) {`, `		if false {`, "kept cards end with the reservation"},
 	{"internal/scheduler/cache/reservations.go", `	hasGrown := r.FreeCards >= 0 && count > r.FreeCards`, `	hasGrown := false`, "more free cards prolong a reservation"},
@@ -31,12 +31,12 @@ var awaitedCardsMutants = []mutant{
 		return 1`, "a job without a reservation comes after its equals"},
 	{"internal/scheduler/capacitycard/belowminimumfirst.go", `job.Info.Priority >= highest[job.Info.Queue]`, `job.Info.Priority >= min(highest[job.Info.Queue], 0)`, "a queue does not come first for a job that its order serves later"},
 	{"internal/scheduler/keptcards/awaited.go", `|| k.awaited.running[job.UID]`, `|| false && k.awaited.running[job.UID]`, "a job below its minimum comes only before jobs that do not run"},
-	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority == a.Priority
+	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority == awaiting.Priority
 `, `true
 `, "a job below its minimum does not come before a queue of another priority"},
-	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority < a.Priority && k`, `k`, "cards are kept only from queues of lower priority"},
+	{"internal/scheduler/keptcards/awaited.go", `queue.Queue.Spec.Priority < awaiting.Priority && k`, `k`, "cards are kept only from queues of lower priority"},
 	{"internal/scheduler/snapshot/checks.go", `&& s.Ledger.LimitsCards(string(job.Queue))`, ``, "no card is kept for a queue without a quota from those that it could take cards from"},
-	{"internal/scheduler/keptcards/awaited.go", `a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
+	{"internal/scheduler/keptcards/awaited.go", `awaiting.Job.Queue == r.Job.Queue && awaiting.Job.Priority < r.Job.Priority`, `false`, "no card is kept from a job of higher priority of the same queue"},
 	{"internal/scheduler/waitingjobs/jobs.go", `		if seen[job.Info.Queue] || entry.IsExhausted {`, `		if entry.IsExhausted {`, "free cards prolong one reservation of a queue"},
 	{"internal/scheduler/enqueue/reserver.go", `			r.Cache.Reservations.RestartAll(job.PgUID, r.Now())
 		}`, `			r.Cache.Reservations.RestartWait(job.PgUID, r.Now())

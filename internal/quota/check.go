@@ -132,7 +132,8 @@ type resourceCheck struct {
 	released        *Released
 }
 
-// firstExceeded returns the first limit that the request would exceed within a bound.
+// firstExceeded returns the first limit that the request would exceed within a bound. QuotaIfIdle and DeservedLeft do
+// not ask what is free now, so terminating cards do not count in them.
 func (c *resourceCheck) firstExceeded(bound Bound) (e exceededLimit, isExceeded bool) {
 	switch bound {
 	case QuotaIfIdle:
@@ -141,7 +142,7 @@ func (c *resourceCheck) firstExceeded(bound Bound) (e exceededLimit, isExceeded 
 		return c.checkDeserved()
 	case ReclaimableCards, ReclaimableAll:
 		e, isExceeded = c.checkReclaimable(bound)
-	case TerminatingLeft: // below
+	case TerminatingLeft: // is only what follows
 	default:
 		e, isExceeded = c.checkPath()
 	}
@@ -266,6 +267,7 @@ func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLi
 		}
 	}
 
+	// A queue that stays within what it deserves takes back what others borrowed, so no ancestor stops it.
 	if used > deserved && at.stopped[c.resource] && !c.queue.staysWithinDeserved(c.resource, c.addedUse()) {
 		return exceededLimit{RecentlyReclaimed, at, used, deserved}, true
 	}

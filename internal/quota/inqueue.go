@@ -74,8 +74,8 @@ func (r *Reservations) Add(request JobRequest) {
 	r.Memory = AddSaturating(r.Memory, request.Memory)
 }
 
-// addCards adds a count to the request for these names, which are sorted. It splits the alternatives of all
-// requests once there are more than maxChoices different choices.
+// addCards adds a count to the request for these names, which are sorted. Several names are a choice. Once there are
+// more than maxChoices different ones, it splits the alternatives of all requests.
 func (r *Reservations) addCards(names []card.Name, count card.Count) {
 	// Once there were too many choices all requests reserve each card, so the order of calls does
 	// not matter.

@@ -34,7 +34,8 @@ type edge struct {
 // sink is the vertex that all flow reaches.
 const sink = 0
 
-// newMatching returns a matching without requests. free returns the free quota of a card.
+// newMatching returns a matching without requests. free returns the free quota of a card. Each elastic job is a
+// vertex between the cards that it uses and the sink.
 func newMatching(elasticUsages []ElasticUsage, free func(card.Name) int64) *matching {
 	m := &matching{free: free, names: map[card.Name]int{}}
 	m.addVertex() // the sink

@@ -241,8 +241,8 @@ func (q *queueLedger) updateUnusedGuarantee(resource Resource) {
 	}
 }
 
-// unusedAfter returns the unused guarantee of a resource once the queue uses more of it than now, and the
-// unused guarantees of its children have changed in sum.
+// unusedAfter returns the unused guarantee of a resource once the queue uses so much more of it than now, and the
+// sum of its children's unused guarantees has changed by so much.
 func (q *queueLedger) unusedAfter(resource Resource, more, change int64) int64 {
 	if q.limits.IsHeld { // no queue could use what is left free for a held one
 		return 0

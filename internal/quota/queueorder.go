@@ -46,7 +46,7 @@ func (l *Ledger) IsBelowDeserved(queue string) bool {
 }
 
 // siblingsOf returns the ancestors of two queues, or the queues themselves, that have the same
-// parent.
+// parent. They are one queue if one of the two is above the other.
 func siblingsOf(a, b *queueLedger) (x, y *queueLedger) {
 	// Shares are comparable only between siblings: each is a part of what the same parent has.
 	depthA := a.depth()

@@ -46,12 +46,12 @@ type Cache struct {
 	FailureLimits loss.FailureLimits
 	// Tree is the tree of queues, as the last session resolved it.
 	Tree Tree
-	// LastReclaimSession is the last session with the action cardreclaim, which deletes pods
+	// LastActionSession is the last session in which an action of package actions ran: allocate deletes pods
 	// whose eviction is overdue.
-	LastReclaimSession uint64
-	Sync               Sync
-	Reservations       Reservations
-	vcJobs             VCJobs
+	LastActionSession uint64
+	Sync              Sync
+	Reservations      Reservations
+	vcJobs            VCJobs
 	// Resolver resolves requests by the inventory and the namespaces of the session.
 	Resolver workload.Resolver
 	// Now returns the time.
@@ -91,8 +91,8 @@ func (c *Cache) BeginSession() {
 	c.OtherBindings.openSession(c.SessionCount, c.Sync.Synced, c.Now())
 }
 
-// CloseOtherBindings closes a session: what it assumed is bound, or will be. It forgets the bindings of pods that
-// no session has contained for long.
+// CloseOtherBindings closes a session: the pods that it placed (assumed) are bound, or will be. So their nodes are
+// remembered until the pods show them. It forgets those of pods that no session has contained for long.
 func (c *Cache) CloseOtherBindings() {
 	bindings := &c.OtherBindings
 	for pod, node := range bindings.assumed {

@@ -30,10 +30,11 @@ func (c *Cache) RecordCharge(pod *corev1.Pod, state *PodState, as ChargeKind) {
 
 // updateCharge computes the charge of a pod on a node unless it is up to date, and reports whether it was.
 func (c *Cache) updateCharge(state *PodState, queue, node string) (unchanged bool) {
+	// A charge without an inventory must be computed again.
 	isChargedHere := state.chargedInventory != nil && state.Charge.Queue == queue && state.ChargedNode == node
 	unchanged = isChargedHere && (state.chargedInventory == c.Inventory || c.hasSameCharge(state)) && c.hasSameTreeCharge(state)
 	if !unchanged {
-		last := state.Charge // stays if the node has lost its label
+		last := state.Charge // its card stays if the node has lost its label
 		if state.ChargedNode != node {
 			last = nil
 		}

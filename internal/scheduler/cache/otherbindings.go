@@ -55,7 +55,8 @@ func newOtherBindings() otherBindings {
 	return otherBindings{assumed: map[types.UID]string{}, pending: map[types.UID]*pendingBinding{}, boundByOthers: map[types.UID]string{}}
 }
 
-// openSession starts a session. synced is set once every node and pod was seen together.
+// openSession starts a session. synced is set once every node and pod was seen together. Bindings are judged from
+// bindingGracePeriod after that on: earlier ones may be those of this process's predecessor.
 func (o *otherBindings) openSession(session uint64, synced bool, now time.Time) {
 	o.now = now
 	if synced && o.syncedSince.IsZero() {

@@ -118,11 +118,11 @@ func (c *Cache) ForgetUnseenPods() {
 // IsOutOfSync reports whether Volcano's job controller is about to delete and recreate the pod.
 // It is if the pod is marked so, or if this process requested its eviction.
 //
-// The mark counts only on pods of Volcano jobs, and only if the action cardreclaim runs, which
-// enforces it. Otherwise a user could mark a pod to protect its cards from reclaim. In the
-// first session of a process it is unknown whether the action runs.
+// The mark counts only on pods of Volcano jobs, and only if the actions of package actions run, which
+// delete marked pods that stay. Otherwise a user could mark a pod to protect its cards from reclaim. In the
+// first session of a process it is unknown whether they run.
 func (c *Cache) IsOutOfSync(task *api.TaskInfo, state *PodState) bool {
-	if c.SessionCount > 1 && c.LastReclaimSession+1 < c.SessionCount {
+	if c.SessionCount > 1 && c.LastActionSession+1 < c.SessionCount {
 		return false
 	}
 	marked := state.outOfSync

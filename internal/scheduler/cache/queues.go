@@ -19,7 +19,7 @@ func (c *Cache) ForgetQueues(exists func(name string) bool) {
 // unmanaged, the rule for queues without a quota, has changed.
 func (c *Cache) RulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
-	// Volcano changes the state in the same object.
+	// Volcano changes the state in the same object, so it is compared too.
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
 		read := &v1beta1.Queue{ // only what the rules read
 			ObjectMeta: queue.ObjectMeta,

@@ -72,7 +72,7 @@ func (r Reservations) UnreservedExcess(job *api.JobInfo, request quota.JobReques
 }
 
 // IsActive notes that a PodGroup waits in this session, and reports whether it still has its reservation.
-// maxReservation bounds how long free cards prolong it.
+// maxReservation bounds how long free cards prolong it: then it is exhausted, which means that it ended for good.
 func (r Reservations) IsActive(group types.UID, now time.Time, maxReservation time.Duration) bool {
 	entry := r.entryFor(group)
 	entry.IsWaiting = true
@@ -97,7 +97,7 @@ func (r Reservations) RestartWait(group types.UID, now time.Time) {
 	}
 }
 
-// RestartAll gives a PodGroup the whole time of a reservation again.
+// RestartAll gives a PodGroup the whole time of a reservation again, also if it had ended for good.
 func (r Reservations) RestartAll(group types.UID, now time.Time) {
 	r.RestartWait(group, now)
 	if entry := r[group]; entry != nil {
@@ -110,7 +110,7 @@ func (r Reservations) RestartAll(group types.UID, now time.Time) {
 // ObserveFreeCards restarts the timeout of a reservation if its PodGroup could use more free cards than
 // before, unless that has prolonged it for maxReservation already: then the reservation ends.
 func (r *reservation) ObserveFreeCards(count int64, now time.Time, maxReservation time.Duration) {
-	hasGrown := r.FreeCards >= 0 && count > r.FreeCards
+	hasGrown := r.FreeCards >= 0 && count > r.FreeCards // -1 says that they were not counted before
 	r.FreeCards = count
 	if !hasGrown {
 		return

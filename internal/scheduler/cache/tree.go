@@ -52,7 +52,7 @@ func (c *Cache) DropTree() {
 }
 
 // observeBorrowing updates the averages of what queues have borrowed, at most once in an interval.
-// A new tree and new arguments only start the interval.
+// A new tree and new arguments only start the interval, and let all pods be read again.
 func (c *Cache) observeBorrowing(owners servicetype.OwnerKinds) {
 	t := &c.Tree
 	now := c.Now()
@@ -89,7 +89,7 @@ func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.Queu
 }
 
 // resolveTree computes the amounts that count in the tree, and writes them to the ledger and into rules. It
-// collects the selectors above each queue, and what is wrong with the tree.
+// collects which queues above each one have a namespace selector, and what is wrong with the tree.
 func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
 	t := &c.Tree
 	written := make(map[string]quota.TreeQueue, len(t.queues))

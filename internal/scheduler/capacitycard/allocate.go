@@ -61,7 +61,7 @@ func (a *allocation) weightedShare(queue *api.QueueInfo) float64 {
 // allocatable checks a pod before Volcano looks for a node: some card of its request, and its
 // CPU and memory, must fit the quota.
 func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
-	a.step.begin(a) // overused does so before, unless enabledOverused is off
+	a.step.begin(a) // the session gets all its jobs back; overused does so before, unless enabledOverused is off
 	r, known := a.CheckInputFor(task)
 	if !known {
 		return false
@@ -72,7 +72,7 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	}
 
 	a.jobsAhead.markTried(r.Job)
-	if a.leaveToSecondRun(r) {
+	if a.leaveToSecondRun(r) { // in a tree: its queue would borrow for it, and others need not
 		return false
 	}
 

@@ -59,8 +59,8 @@ func (c *Cache) PluginFor(session types.UID) (*Plugin, bool) {
 	if p == nil || p.Volcano.UID != session {
 		return nil, false
 	}
-	// IsOutOfSync must know that the action runs, also while the action may not decide.
-	c.LastReclaimSession = c.SessionCount
+	// IsOutOfSync must know that such an action runs, also while it may not decide.
+	c.LastActionSession = c.SessionCount
 	if p.ArgumentsErr != nil || p.AwaitsSync {
 		return nil, false
 	}

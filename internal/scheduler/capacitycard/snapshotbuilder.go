@@ -310,7 +310,7 @@ func isInVolcanoCache(node *corev1.Node) bool {
 }
 
 // isOrphan reports whether a queue names a missing parent or is its own ancestor. Its
-// descendants reach root once it is under root. root must have no parent.
+// descendants are no orphans: they reach root once it is under root. root must have no parent.
 func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 	if id == workload.RootQueue {
 		return queues[id].Queue.Spec.Parent != ""

@@ -36,8 +36,8 @@ func (r *Reserver) Begin() { r.exhausted = map[api.JobID]bool{} }
 func (r *Reserver) IsExhausted(job api.JobID) bool { return r.exhausted[job] }
 
 // ReserveForJob reserves what an enqueued job still waits for, unless its reservation timed
-// out, and adds what a running job uses above its minimum. allocated is how many of its pods
-// are placed. A barred job may not use its queue, so it gets no reservation.
+// out, and adds what a running job uses above its minimum, which other jobs may wait for. allocated is how many of
+// its pods are placed. A barred job may not use its queue, so it gets no reservation.
 func (r *Reserver) ReserveForJob(job *api.JobInfo, allocated int, barred bool) {
 	if _, exists := r.sums.inqueue[job.Queue]; !exists || job.PodGroup == nil {
 		return

@@ -39,8 +39,8 @@ func (k *Kept) AwaitedOn(r snapshot.CheckInput, node *api.NodeInfo) (kept card.C
 // isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node. They are not kept from
 // pods of its own job, nor from jobs of its queue with a higher priority. In flat queues they are kept from pods
 // from which it could reclaim them, and everywhere from jobs that come after one below its minimum.
-func (k *Kept) isKeptFrom(a *AwaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
-	if a.Job == r.Job || (a.Job.Queue == r.Job.Queue && a.Job.Priority < r.Job.Priority) {
+func (k *Kept) isKeptFrom(awaiting *AwaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
+	if awaiting.Job == r.Job || (awaiting.Job.Queue == r.Job.Queue && awaiting.Job.Priority < r.Job.Priority) {
 		return false
 	}
 	queue := k.Volcano.Queues[r.Job.Queue]
@@ -52,29 +52,30 @@ func (k *Kept) isKeptFrom(a *AwaitingPod, r snapshot.CheckInput, node *api.NodeI
 		name, _ := k.Inventory.CardOnNode(node.Name, r.Request.Resource)
 		// What a queue deserves comes before what another one would borrow.
 		switch isDeserved := k.DeservesCard(r, name); {
-		case isDeserved && a.Borrows:
+		case isDeserved && awaiting.Borrows:
 			return false
-		case !isDeserved && !a.Borrows:
+		case !isDeserved && !awaiting.Borrows:
 			return true
 		}
-		return k.comesAfter(a, r.Job, queue)
+		return k.comesAfter(awaiting, r.Job, queue)
 	}
 
-	isReclaimable := queue.Queue.Spec.Priority < a.Priority && k.canReclaimByType(a, r.Task)
-	return isReclaimable || k.comesAfter(a, r.Job, queue)
+	isReclaimable := queue.Queue.Spec.Priority < awaiting.Priority && k.canReclaimByType(awaiting, r.Task)
+	return isReclaimable || k.comesAfter(awaiting, r.Job, queue)
 }
 
 // canReclaimByType reports whether a waiting pod may reclaim cards from this one by their service types. A
 // queue without a card quota reclaims none.
-func (k *Kept) canReclaimByType(a *AwaitingPod, from *api.TaskInfo) bool {
-	return k.Args.ServiceTypes.CanReclaim(a.ServiceType, k.ServiceType(from)) && k.Ledger.LimitsCards(string(a.Job.Queue))
+func (k *Kept) canReclaimByType(awaiting *AwaitingPod, from *api.TaskInfo) bool {
+	return k.Args.ServiceTypes.CanReclaim(awaiting.ServiceType, k.ServiceType(from)) && k.Ledger.LimitsCards(string(awaiting.Job.Queue))
 }
 
-// comesAfter reports whether a job comes after one that runs below its minimum, whose pod a is: it does not run yet,
-// and is of the same queue, where the caller has compared the priorities of the jobs, or of a queue of equal priority.
-func (k *Kept) comesAfter(a *AwaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
-	if !a.IsBelowMinimum || k.awaited.running[job.UID] {
+// comesAfter reports whether a job comes after that of an awaiting pod, because the latter runs below its minimum. The
+// job does not run yet then, and is of the same queue, where the caller has compared the priorities of the jobs, or of
+// a queue of equal priority.
+func (k *Kept) comesAfter(awaiting *AwaitingPod, job *api.JobInfo, queue *api.QueueInfo) bool {
+	if !awaiting.IsBelowMinimum || k.awaited.running[job.UID] {
 		return false
 	}
-	return job.Queue == a.Job.Queue || queue.Queue.Spec.Priority == a.Priority
+	return job.Queue == awaiting.Job.Queue || queue.Queue.Spec.Priority == awaiting.Priority
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // IdleFor returns what a node has idle or will have for a pod: without the resources of stuck
-// pods, and without what is kept from the pod. More cards may be kept for waiting jobs than are left: then no card
-// is.
+// pods, and without what is kept from the pod. More cards may be kept for waiting jobs than are left: then the pod
+// has none.
 func (k *Kept) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 	idle := k.stuck.FutureIdleOn(node)
 	if kept := k.keptOnNode(task, k.Volcano.Jobs[task.Job], node.Name); kept != nil {

@@ -9,7 +9,7 @@ import (
 
 // SaveNominations stores the nodes to which pods are pipelined when the session closes, and keeps older
 // nominations while evicted pods leave the node. The API server may be too slow to show either by the
-// next session.
+// next session. Those of preemptors say that pods were evicted for them.
 func (k *Kept) SaveNominations() {
 	nominations := map[types.UID]Nomination{}
 	for uid, nomination := range k.freed.Nominations {

@@ -37,7 +37,7 @@ func (k *Kept) KeepReclaimedCards(tasks, victims []*api.TaskInfo) {
 func (k *Kept) Load() {
 	k.reclaimedCards = nil
 	k.keptCharges = nil
-	kept := map[snapshot.QueueCard]card.Count{}
+	kept := map[snapshot.QueueCard]card.Count{} // so far
 	// What preempt freed is kept beside all that is kept for reclaimers.
 	defer k.loadPreemptedCards(kept)
 

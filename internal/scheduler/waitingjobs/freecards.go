@@ -160,6 +160,7 @@ func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
 	f.checksLeft--
 	use = &nodeUse{}
 	kind.nodes[node] = use
+	// The predicate of preempt refuses only what no eviction would change.
 	use.fitsEmpty = kind.task.InitResreq.LessEqual(node.Allocatable, api.Zero) && f.Volcano.PredicateForPreemptAction(kind.task, node.NodeInfo) == nil
 	return use
 }

@@ -148,8 +148,8 @@ func (j *Jobs) mayKeepCards(job *api.JobInfo) bool {
 	return false
 }
 
-// prolongReservations restarts the reservation of the first waiting job of each queue if it could use
-// more free cards than before.
+// prolongReservations restarts the reservation of the first waiting job of each queue, in the order of waiting, if it
+// could use more free cards than before.
 func (j *Jobs) prolongReservations(waiting []*Job, free *freeCards) {
 	now := j.Now()
 	seen := map[api.QueueID]bool{}

@@ -43,7 +43,7 @@ func (j *Jobs) Reload(later map[api.JobID]bool) []*Job {
 	j.kept.KeepAwaited(nil, nil) // else the checks of nodes would keep the cards of the first run from these jobs
 
 	running := j.findRunningJobs
-	if j.keeps { // without those that the first run started
+	if j.keeps { // those when allocate began, without jobs that the first run started
 		running = func([]*Job) map[api.JobID]bool { return j.running }
 	}
 	j.keepAwaitedCards(waiting, free, running)
