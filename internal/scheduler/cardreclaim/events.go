@@ -255,16 +255,3 @@ func (c *counters) countEviction(eviction *jobEviction, reclaimer string, loss i
 	c.pods.WithLabelValues(queue, reclaimer).Add(float64(len(eviction.indexes)))
 	c.loss.WithLabelValues(queue, reclaimer).Add(float64(loss))
 }
-
-// dropGoneQueues drops the counters of queues that do not exist any more. queues are those that exist.
-func (c *counters) dropGoneQueues(queues map[api.QueueID]*api.QueueInfo) {
-	for queue := range c.queues {
-		if queues[queue] != nil {
-			continue
-		}
-		delete(c.queues, queue)
-		for _, vec := range []*prometheus.CounterVec{c.jobs, c.pods, c.loss} {
-			vec.DeletePartialMatch(prometheus.Labels{"queue": string(queue)})
-		}
-	}
-}

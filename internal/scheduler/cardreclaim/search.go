@@ -186,5 +186,13 @@ func (s *Search) Metrics() []prometheus.Collector {
 
 // ForgetQueues drops the metrics of queues that are gone. queues are those that exist.
 func (s *Search) ForgetQueues(queues map[api.QueueID]*api.QueueInfo) {
-	s.counters.dropGoneQueues(queues)
+	for queue := range s.counters.queues {
+		if queues[queue] != nil {
+			continue
+		}
+		delete(s.counters.queues, queue)
+		for _, vec := range []*prometheus.CounterVec{s.counters.jobs, s.counters.pods, s.counters.loss} {
+			vec.DeletePartialMatch(prometheus.Labels{"queue": string(queue)})
+		}
+	}
 }

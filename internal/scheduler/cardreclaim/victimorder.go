@@ -111,11 +111,7 @@ type disruptionBudget struct {
 // none if its feature gate PodDisruptionBudgetsSupport is off.
 func (f *victimFinder) listDisruptionBudgets() disruptionBudgets {
 	all := disruptionBudgets{}
-	listed, err := f.Volcano.InformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
-	if err != nil {
-		return all // a lister that reads from memory does not fail
-	}
-
+	listed, _ := f.Volcano.InformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything()) // from memory, so it does not fail
 	for _, pdb := range listed {
 		// A budget without a valid selector blocks nothing.
 		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil && pdb.Spec.Selector != nil {

@@ -135,9 +135,9 @@ type BatchJob struct {
 	placed, ended []*corev1.Pod
 }
 
-// BatchJobsIn returns the Kubernetes Jobs to which pods of a PodGroup belong, nil if there are none.
+// BatchJobsIn returns the Kubernetes Jobs to which pods of a PodGroup belong, by UID.
 func BatchJobsIn(pods []Pod) map[types.UID]*BatchJob {
-	var found map[types.UID]*BatchJob
+	found := map[types.UID]*BatchJob{}
 	for i := range pods {
 		pod := &pods[i]
 		owner := workload.BatchJobOwner(pod.Pod)
@@ -147,9 +147,6 @@ func BatchJobsIn(pods []Pod) map[types.UID]*BatchJob {
 
 		job := found[owner.UID]
 		if job == nil {
-			if found == nil {
-				found = map[types.UID]*BatchJob{}
-			}
 			job = &BatchJob{name: owner.Name}
 			found[owner.UID] = job
 		}

@@ -21,7 +21,9 @@ type Prices struct {
 }
 
 // NewPrices returns the prices of a session.
-func NewPrices(s *snapshot.Session) *Prices { return &Prices{Session: s} }
+func NewPrices(s *snapshot.Session) *Prices {
+	return &Prices{Session: s, prices: jobPrices{jobs: map[api.JobID]*jobPrice{}}}
+}
 
 // PriceOf returns what evictions cost a job. The losses are in the order of tasks, which are all of its
 // placed pods. Work before the latest checkpoint of its PodGroup and of these pods is not lost.
@@ -139,9 +141,6 @@ func (p *Prices) priceFor(job *api.JobInfo) *jobPrice {
 		made.pods[task.UID] = price.Pods[i]
 	}
 
-	if p.prices.jobs == nil {
-		p.prices.jobs = map[api.JobID]*jobPrice{}
-	}
 	p.prices.jobs[job.UID] = made
 
 	return made
