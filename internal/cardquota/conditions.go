@@ -248,7 +248,7 @@ func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition,
 				"until then the scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas",
 			w.ParentManager, w.Parent, w.ParentManager), true
 	case w.CutPriority != "":
-		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the highest of its service type: %s", w.CutPriority), true
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the nearest one of its service type: %s", w.CutPriority), true
 	case w.IsFlat:
 		if unused := describeUnusedFields(q); unused != "" {
 			if q.Spec.ServiceType == "" {

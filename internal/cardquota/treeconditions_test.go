@@ -352,7 +352,7 @@ func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 		"priority 60 is beyond the band of 50 up to the next service type": {
 			quota: withTreeFields,
 			write: QueueWrite{CutPriority: band.Check(60).Error()},
-			want:  "True/PriorityCut: queue team carries this quota, but its priority is the highest of its service type: " + band.Check(60).Error(),
+			want:  "True/PriorityCut: queue team carries this quota, but its priority is the nearest one of its service type: " + band.Check(60).Error(),
 		},
 		"the Queue waits for its parent, whatever else is wrong": {
 			quota: withTreeFields,

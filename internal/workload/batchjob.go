@@ -49,20 +49,18 @@ type FailureLimit struct {
 // FailureLimitFor returns the failure limit of a Job.
 func FailureLimitFor(job *batchv1.Job) FailureLimit {
 	limit := FailureLimit{perIndex: job.Spec.BackoffLimitPerIndex}
+	if uncounted := job.Status.UncountedTerminatedPods; uncounted != nil {
+		limit.counted = uncounted.Failed
+	}
+
 	switch evictionAction(job.Spec.PodFailurePolicy) {
 	case batchv1.PodFailurePolicyActionIgnore:
 		limit.IgnoresEvictions = true
 	case batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionFailIndex:
 		// None is left: one evicted pod fails the Job, at once or in the end.
 	default:
-		limit.left = int64(ptr.Deref(job.Spec.BackoffLimit, DefaultBackoffLimit)) - int64(job.Status.Failed)
-	}
-
-	// The Job controller adds these pods to status.failed a moment later, so they use up the
-	// limit already.
-	if uncounted := job.Status.UncountedTerminatedPods; uncounted != nil {
-		limit.left -= int64(len(uncounted.Failed))
-		limit.counted = uncounted.Failed
+		// The Job controller adds the uncounted pods to status.failed a moment later, so they use up the limit already.
+		limit.left = int64(ptr.Deref(job.Spec.BackoffLimit, DefaultBackoffLimit)) - int64(job.Status.Failed) - int64(len(limit.counted))
 	}
 
 	return limit

@@ -334,6 +334,20 @@ func TestAJobSurvivesAsManyEvictionsAsAreLeft(t *testing.T) {
 	})
 }
 
+// TestUncountedFailuresEndNoJobThatFailsByEvictions: a podFailurePolicy fails the Job with the first evicted pod, and the
+// status lists a pod that failed by itself as uncounted. No eviction is left, but the Job continues until a pod is evicted.
+func TestUncountedFailuresEndNoJobThatFailsByEvictions(t *testing.T) {
+	job := &batchv1.Job{Spec: batchv1.JobSpec{PodFailurePolicy: &batchv1.PodFailurePolicy{
+		Rules: []batchv1.PodFailurePolicyRule{conditionRule(failJob, corev1.DisruptionTarget, corev1.ConditionTrue)},
+	}}}
+	uncounted(job, "a")
+
+	limit := FailureLimitFor(job)
+	check.Equal(t, "evictions left", 0, limit.EvictionsLeft([]*corev1.Pod{batchPod("running")}, nil))
+	check.That(t, limit.Survives(nil), "the Job ends without an eviction")
+	check.That(t, !limit.Survives([]*corev1.Pod{batchPod("evicted")}), "the Job survives an eviction")
+}
+
 // TestAJobFailsWithTheLastPodOfAnIndex: a Job with a backoffLimitPerIndex of 1 lets each index fail once. It survives
 // the eviction of a pod whose index has not failed, not of one whose index failed once. An index that failed for good
 // before, and that Kubernetes has counted, does not end the Job. failures("1") is a pod whose index failed once
