@@ -277,7 +277,7 @@ func (e *enqueueLevel) firstExceeded(request JobRequest) *InsufficientQuota {
 
 // matchCards adds the card requests of a job to a matching one by one, and returns the first that does
 // not fit, nil if all do. Usage and reservations above a lowered quota block only requests for the same
-// cards.
+// cards. The matching shows what the check cost.
 func (e *enqueueLevel) matchCards(request JobRequest) (*matching, *InsufficientQuota) {
 	// Usage and reservations come first: the matching never takes a card from an earlier request.
 	m := newMatching(e.inqueue.Elastic, func(name card.Name) int64 { return max(0, e.cardLimit(name)-int64(e.used.cards[name])) })

@@ -84,7 +84,8 @@ func (q *queueLedger) currentShare() treeShare {
 	return q.share
 }
 
-// computeShare returns the fields of treeShare from the usage, the limits, the weight and the averages.
+// computeShare returns by what CompareShares orders the queue. share is its dominant used ÷ deserved, at least 1 if it
+// deserves no card. borrowed is the most that it has borrowed of a card, now and on average, for its weight.
 func (q *queueLedger) computeShare() (share, borrowed float64) {
 	share = max(q.fractionOfDeserved(CPU), q.fractionOfDeserved(Memory))
 	weight := max(1, float64(q.position.weight))

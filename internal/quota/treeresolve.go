@@ -231,12 +231,12 @@ func (t *treeResolver) inheritedQuota(q *TreeQueue, above *Resolved, key Resourc
 // writtenAmounts returns what a queue with a limit writes that it deserves, and its guarantee. Unwritten, it
 // deserves the limit.
 func (t *treeResolver) writtenAmounts(limit int64, q *TreeQueue, key Resource) (deserved, guarantee int64) {
-	deserved, deservesLess := q.Deserved[key]
+	deserved, isWritten := q.Deserved[key]
 	guarantee = q.Guarantee[key]
 	switch _, hasQuota := q.Quota[key]; {
 	case t.isUncut && !hasQuota && limit == Unlimited: // what the parent would allow is unknown, so nothing is too much
 		return limit, limit
-	case !deservesLess:
+	case !isWritten:
 		return limit, guarantee
 	}
 
@@ -351,7 +351,8 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 		return scaled, sum
 	}
 
-	// Bytes times bytes do not fit into 64 bits, and floating point would lose single cards.
+	// Bytes times bytes do not fit into 64 bits, and floating point would lose single cards. whole is the exact
+	// total, left the part of the limit that no value has yet.
 	whole := new(big.Int)
 	remainders := make([]*big.Int, len(scaled))
 	left := limit

@@ -117,7 +117,8 @@ const (
 )
 
 // evictionImpacts returns the impact of each eviction on its job, if those before it in the order of
-// candidates happen as well. breaks are those that break a job. Volcano's reclaim knows no policies of vcjobs.
+// candidates happen as well. breaks are those that break a job. Policies of vcjobs on evicted pods do not count,
+// because Volcano's reclaim does not know them.
 func (p *podReclaim) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.TaskID]int, breaks map[api.TaskID]bool) {
 	impacts = map[api.TaskID]int{}
 	breaks = map[api.TaskID]bool{}

@@ -7,8 +7,8 @@ import (
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
-// KeepAwaited keeps free cards for pods of waiting jobs, and for no others. running are the jobs that run
-// pods, nil if none of the waiting jobs is below its minimum.
+// KeepAwaited keeps free cards for pods of waiting jobs, in place of those that it kept before. running are the jobs
+// that run pods, nil if none of the waiting jobs is below its minimum.
 func (k *Kept) KeepAwaited(pods []AwaitingPod, running map[api.JobID]bool) {
 	k.awaited = nil
 	if len(pods) == 0 {

@@ -34,9 +34,9 @@ func (k *Kept) IdleFor(task *api.TaskInfo, node *api.NodeInfo) *api.Resource {
 	return idle
 }
 
-// KeepsCardsOn reports whether some cards of a node may be kept from a pod. Preempted cards may be kept from others
-// only: IdleFor computes what is left for the pod. Volcano counts kept cards as free, so it would evict too few
-// pods on such a node.
+// KeepsCardsOn reports whether some cards of a node may be kept from a pod. It does not look from which pods those are
+// kept that preempt freed: IdleFor does. Volcano counts kept cards as free, so it would evict too few pods on such a
+// node.
 func (k *Kept) KeepsCardsOn(task *api.TaskInfo, node *api.NodeInfo) bool {
 	if len(k.preemptedCards.byNode[node.Name]) > 0 {
 		return true

@@ -54,7 +54,8 @@ func keptOnSameNode(tasks []*api.TaskInfo, kept map[types.UID]Nomination) (same 
 	return same
 }
 
-// isOver reports whether the time is over for which freed cards are kept: it begins when the last victim has gone.
+// isOver reports whether the time is over for which freed cards are kept: it begins when the last victim has gone or
+// should have.
 func (p periods) isOver(nomination Nomination) bool {
 	since := nomination.Since
 	if nomination.plan != nil {
