@@ -73,6 +73,7 @@ func (c *Cluster) addHandover(finding Finding) Finding {
 		return finding
 	}
 
+	// Its label finds the Deployment where no pod shows its name.
 	namespace := c.Namespace
 	deployment := "-l " + workload.StockSchedulerLabel + "=" + workload.StockSchedulerApp
 	if len(c.OtherSchedulers) > 0 {
@@ -134,8 +135,8 @@ func (c *Cluster) isAdopting() bool {
 	return c.spec().UnmanagedQueues == v1alpha1.UnmanagedIgnore || c.policyCondition(v1alpha1.ConditionEnforced).Reason == v1alpha1.ReasonCardBypass || len(findBypasses(c)) > 0
 }
 
-// findStaleHeartbeat finds a heartbeat that ended although the operator does not say so, because the
-// operator itself does not run.
+// findStaleHeartbeat finds a heartbeat that ended although condition Enforced is True: the operator, which would change
+// it, does not run. It finds nothing if the user may not read the heartbeat.
 func findStaleHeartbeat(c *Cluster) []Finding {
 	if !c.HasLease || !c.isEnforced() {
 		return nil

@@ -50,7 +50,7 @@ func findQueuesWithoutQuota(c *Cluster) []Finding {
 }
 
 // findBypasses finds pods that use cards and that our scheduler would not have placed. It finds none where the
-// policy's condition Enforced names them.
+// policy's condition Enforced names them, or the user may not list pods.
 func findBypasses(c *Cluster) []Finding {
 	if !c.HasUsage || c.policyCondition(v1alpha1.ConditionEnforced).Reason == v1alpha1.ReasonCardBypass {
 		return nil
@@ -114,12 +114,14 @@ func findExceededQuotas(c *Cluster) []Finding {
 func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
 	all := map[string]map[card.Name]card.Count{}
 	for queue, owner := range c.plan.owners {
-		for _, at := range append([]*v1alpha1.CardQuota{owner}, c.plan.tree.Ancestors(owner.Name)...) {
-			if all[at.Name] == nil {
-				all[at.Name] = map[card.Name]card.Count{}
+		for _, counting := range append([]*v1alpha1.CardQuota{owner}, c.plan.tree.Ancestors(owner.Name)...) {
+			sums := all[counting.Name]
+			if sums == nil {
+				sums = map[card.Name]card.Count{}
+				all[counting.Name] = sums
 			}
 			for name, used := range c.Usage[queue].Used {
-				all[at.Name][name] = all[at.Name][name].Add(used)
+				sums[name] = sums[name].Add(used)
 			}
 		}
 	}

@@ -159,7 +159,7 @@ func findRefusedPlans(c *Cluster) []Finding {
 // above it does not exist: fault.Queue is the CardQuota on the path that names it. The operator accepts them, since the parent may follow. Those of the cluster are not
 // ready.
 func findMissingParents(c *Cluster) []Finding {
-	if !c.HasQuotas {
+	if !c.HasQuotas { // the parent may be one that the user may not read
 		return nil
 	}
 

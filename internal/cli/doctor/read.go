@@ -186,6 +186,7 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) {
 
 // newInventoryStatus returns what the operator would write to the status of the CardInventory.
 func newInventoryStatus(c *Cluster, tracker *card.Tracker) *v1alpha1.CardInventoryStatus {
+	// Queues without a CardQuota grant cards too, by the quota in their annotation.
 	tree := cardquota.TreeInForce(c.Policy, c.Quotas, c.Queues)
 	unowned := cardquota.UnownedQuotas(c.Quotas, tree.GrantingQueues(c.Queues))
 	status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: c.Cards, Count: cardinventory.NewCount(cardinventory.CountInput{

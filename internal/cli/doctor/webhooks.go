@@ -10,7 +10,8 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// findMissingWebhooks finds that no webhook configuration of a kind is ours, although the operator is installed.
+// findMissingWebhooks finds that no webhook configuration of a kind is ours, although the operator is installed and the
+// user may read both kinds.
 func findMissingWebhooks(c *Cluster) []Finding {
 	if !c.HasWebhooks || len(c.Operators) == 0 {
 		return nil

@@ -30,7 +30,8 @@ func (p *Program) completeNamespaces(cmd *cobra.Command, _ []string, _ string) (
 	return p.CompleteNames(cmd, &corev1.NamespaceList{}, nil)
 }
 
-// CompleteNames returns the names of all objects of a kind that are not taken. kind is an empty list of it.
+// CompleteNames returns the names of all objects of a kind but those that are taken, which the command line has already.
+// kind is an empty list of the kind.
 func (p *Program) CompleteNames(cmd *cobra.Command, kind client.ObjectList, taken []string, options ...client.ListOption) ([]string, cobra.ShellCompDirective) {
 	return p.CompleteWith(cmd, kind, func(object client.Object) []string {
 		if slices.Contains(taken, object.GetName()) {

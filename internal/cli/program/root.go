@@ -48,7 +48,7 @@ func (p *Program) NewRootCommand(commands ...Command) *cobra.Command {
 
 	CompleteFlag(root, "namespace", p.completeNamespaces)
 
-	// Flags are wrapped as wide as the other help. cobra has both functions for its template.
+	// FlagUsages is what cobra's template calls to list flags. The other function wraps them as wide as the other help.
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", output.Columns)) + optionsHint)
 	for _, newCommand := range commands {
 		root.AddCommand(newCommand(p))

@@ -95,7 +95,7 @@ const hourDecimals = 3
 var milliPerHour = big.NewRat(3600*1000, 1)
 
 // NewDocument returns the report: rows with card-hours and, with prices, amounts, their totals, and notes on what
-// it lacks.
+// it lacks. Its time ends where the operator has counted last.
 func NewDocument(in Input) Document {
 	d := Document{
 		TypeMeta: output.NewTypeMeta("CardBill"), From: in.From, To: in.countedEnd(), GroupedBy: in.By, Items: []Row{},
@@ -107,7 +107,7 @@ func NewDocument(in Input) Document {
 	totalHours := new(big.Rat)
 	bill := amounts{Prices: in.Prices, total: new(big.Rat), unpriced: map[string]*big.Rat{}, isUsed: map[int]bool{}}
 	for _, series := range slices.SortedFunc(maps.Keys(sums), compareSeries) {
-		milli := sums[series]
+		milli := sums[series] // thousandths of card-seconds
 		hours := roundTo(new(big.Rat).Quo(new(big.Rat).SetInt64(int64(milli)), milliPerHour), hourDecimals)
 		row := Row{
 			Tenant: series.Tenant, Project: series.Project, Queue: series.Queue, Namespace: series.Namespace, ServiceType: series.ServiceType, Card: series.Card,

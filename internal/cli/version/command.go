@@ -71,7 +71,7 @@ func readVersions(ctx context.Context, r *reader.Reader, namespace string, now t
 	}
 
 	operator := releases.OfOperator(deployments)
-	leads := false
+	leads := false // whether an operator holds its Lease
 	// An operator outside of a Deployment labels its Lease with its version.
 	if mayRead && operator == "" {
 		operator, leads, mayRead = readLeaderVersion(ctx, r, namespace, now)

@@ -13,7 +13,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// entryList sets the entries of status.blocked that say why the workload waits.
+// entryList sets the entries of status.blocked that say why the workload waits. Its found.pods are those that the user
+// asks for, and loaded is the cluster, complete if the user may list all of it.
 type entryList struct{ *inputReader }
 
 // setEntries sets why the workload waits: its entries in the status of the CardQuota, and if none of them is about

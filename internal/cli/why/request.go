@@ -18,7 +18,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// requestChoice sets what of a workload the explanation is about.
+// requestChoice sets what of a workload the explanation is about. Its found.pods are those that the user asks for, and
+// input.Entries those of status.blocked, the explained one first.
 type requestChoice struct{ *inputReader }
 
 // countPods counts the pods that wait, that have scheduling gates, and that have a node.

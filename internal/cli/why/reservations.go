@@ -163,8 +163,9 @@ func (r *inputReader) sharesQuota(queue string) bool {
 	return queue == refusing || slices.ContainsFunc(r.pathOf(queue), isRefusing)
 }
 
-// reservationOf returns for how many cards of the request an enqueued job still waits to have its minimum, and whether it
-// waits for any. The scheduler reserves no more for it. gang is nil for a PodGroup without pods.
+// reservationOf returns for how many cards of the request an enqueued job still waits to have its minimum, which is all
+// that the scheduler reserves for it, and whether it waits for any. gang is nil for a PodGroup without pods: then the
+// PodGroup says what its minimum requests.
 func (r *inputReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (found explanation.Reservation, isWaiting bool) {
 	found = explanation.Reservation{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), PodGroup: group.Name, HasPods: gang != nil}
 	if gang == nil {

@@ -23,9 +23,9 @@ const revisionAnnotation = "deployment.kubernetes.io/revision"
 // setRollout sets how a Deployment exchanges its pods while new ones wait beside old ones.
 func (r *inputReader) setRollout(ctx context.Context, controller client.Object) {
 	if r.input.Workload.Kind != "Deployment" || r.input.Workload.APIGroup != appsv1.GroupName || r.requester == nil {
-		return
+		return // requester is the waiting pod that is explained
 	}
-	deployment, isKnown := controller.(*appsv1.Deployment)
+	deployment, isKnown := controller.(*appsv1.Deployment) // not known if the user may not read it
 	if isKnown && deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return // its old pods end first
 	}

@@ -20,6 +20,8 @@ func (in *Input) freeCards(name card.Name) (least, most int64) {
 		}
 		return free, free
 	}
+
+	// The least are free if all allocated cards are on these nodes, the most if the others have as many as they can.
 	entry, _ := in.inventoryCard(name)
 	usable := max(0, entry.Healthy-entry.Cordoned)
 	return max(0, usable-entry.Allocated), max(0, min(usable, entry.Total-entry.Allocated))

@@ -112,7 +112,7 @@ func (g gateCheck) unmanagedQueueGate(name string) Gate {
 		return Gate{name, No, g.describeUnmanaged() + ", and its Queue is " + output.Clean(g.QueueState)}
 	case g.QueueStop != "" && g.QueueStop != string(v1alpha1.StopPolicyNone):
 		return Gate{name, No, fmt.Sprintf("%s, and annotation %s of its Queue is %s", g.describeUnmanaged(), v1alpha1.AnnotationStopPolicy, output.Clean(g.QueueStop))}
-	case g.HidesQuota:
+	case g.HidesQuota: // it may have a CardQuota that the user does not see
 		return Gate{name, Yes, "it is Open"}
 	}
 	return Gate{name, Yes, "no CardQuota has it: its Queue decides, and the policy's unmanagedQueues"}
@@ -157,6 +157,8 @@ func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		return Gate{gate.Name, Unknown, "the operator has not counted it yet"}
 	}
 
+	// Numbers are stated if they are those of a refusal by the scheduler. If they leave room, that refusal is of an earlier,
+	// larger request.
 	var details []string
 	isRefused := false
 	for _, name := range g.Request.Names {
@@ -165,7 +167,7 @@ func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		if hasRoom {
 			gate.Answer = Yes
 		}
-		isRefused = isRefused || (found.isStated && !hasRoom) // with room, the refusal is of an earlier, larger request
+		isRefused = isRefused || (found.isStated && !hasRoom)
 		details = append(details, found.describe(cardStatus(quota, name)))
 	}
 

@@ -12,7 +12,8 @@ import (
 )
 
 // adviseMinimumRuntime names the holders from which the workload may reclaim cards as soon as they have run for
-// the minimum of their service type, the earliest first. Of those that have run for longer, time changes nothing.
+// the minimum of their service type, the earliest first. Those that have run for longer are left out: there it does not
+// help to wait.
 func (a adviser) adviseMinimumRuntime(holders []v1alpha1.CardHolder) []string {
 	type ending struct {
 		holder v1alpha1.CardHolder

@@ -139,8 +139,9 @@ func (in *Input) quotaCards(stated *workload.Refusal) []card.Name {
 	return in.Request.Names
 }
 
-// isRefusing reports whether a CardQuota of the path is the one whose exhausted quota is the reason. The
-// scheduler names its queue. Otherwise it is the first of the path, unless the reason is about one above it.
+// isRefusing reports whether a CardQuota of the path, that of the queue and then those above it, is the one whose
+// exhausted quota is the reason. The scheduler names its queue. Otherwise it is the first of the path, unless the reason is
+// about one above it.
 func (in *Input) isRefusing(quota *v1alpha1.CardQuota) bool {
 	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
 		return false

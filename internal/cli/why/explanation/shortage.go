@@ -23,7 +23,7 @@ func (in *Input) statedShortage() *workload.Refusal {
 	if len(in.Entries) == 0 || !isQuotaReason(in.Entries[0].Reason) {
 		return nil
 	}
-	statedReason := waiting.ReadStatedReason("", in.Entries[0].Message, "")
+	statedReason := waiting.ReadStatedReason("", in.Entries[0].Message, "") // the message alone says it
 	if statedReason.Refusal != nil && isQuotaReason(statedReason.Refusal.Blocked()) {
 		return statedReason.Refusal
 	}
@@ -104,7 +104,7 @@ func (in *Input) dropCardsWithoutQuota() {
 
 	hasNoQuota := func(name card.Name) bool {
 		return slices.ContainsFunc(in.Path, func(quota *v1alpha1.CardQuota) bool {
-			return quota.Status.Summary != "" && cardStatus(quota, name).Quota == 0
+			return quota.Status.Summary != "" && cardStatus(quota, name).Quota == 0 // unknown before the operator has counted it
 		})
 	}
 
@@ -189,8 +189,8 @@ func (a adviser) adviseFirstQuota() string {
 	}
 }
 
-// adviseQuotaOf says how much more quota of a card each CardQuota of the path needs. reserved is the most
-// that enqueued jobs have reserved of it.
+// adviseQuotaOf says how much more quota of a card each CardQuota of the path needs, except those that the operator has
+// not counted yet. reserved is the most that enqueued jobs have reserved of it.
 func (a adviser) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (advice []string, reserved int64) {
 	wanted := a.Request.quotaCount()
 	for _, quota := range a.Path {
