@@ -114,8 +114,8 @@ func (r *Reservations) splitAlternatives() {
 }
 
 // AddElastic adds the elastic usage of a running job. Jobs that use the same one or two cards
-// form one pool, which is exact. With more cards only jobs that use as many of each form a
-// pool.
+// form one pool, which gives exactly what they give. With more cards only jobs that use as many
+// of each form a pool.
 func (r *Reservations) AddElastic(e ElasticUsage) {
 	r.elasticCPU = AddSaturating(r.elasticCPU, e.MilliCPU)
 	r.elasticMemory = AddSaturating(r.elasticMemory, e.Memory)
@@ -159,7 +159,7 @@ func (e *ElasticUsage) givenCards() (names []card.Name, total card.Count) {
 }
 
 // poolKey identifies the pool of a job that may give these cards. Of one or two cards all jobs share a pool,
-// which is exact. With more, only jobs with equal amounts do.
+// which gives exactly what they give. With more, only jobs with equal amounts do.
 func (e *ElasticUsage) poolKey(names []card.Name) string {
 	key := joinNames(names)
 	if len(names) > 2 {

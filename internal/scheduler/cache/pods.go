@@ -76,7 +76,7 @@ func (c *Cache) NewPodState(pod *corev1.Pod) *PodState {
 		state.OwnerType = c.Tree.owners.TypeFor(pod)
 	}
 
-	if c.CardUnlimitedCPUMemory && state.Request.Count > 0 {
+	if c.CardUnlimitedCPUMemory && state.Request.Count > 0 { // no limit of CPU and memory counts it
 		state.Request.MilliCPU = 0
 		state.Request.Memory = 0
 	}

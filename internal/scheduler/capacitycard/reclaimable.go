@@ -73,7 +73,7 @@ func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.Task
 
 // reclaimCandidates returns the possible victims on one node in the order of eviction. They
 // use cards of the needed resource, so of the same card. If CPU and memory are reclaimed too, pods
-// without cards may be victims, and all pods for one without cards.
+// without cards may be victims, and for a reclaimer without cards all pods.
 func (p *podReclaim) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {

@@ -73,8 +73,8 @@ func (k *Kept) Load() {
 // and what is kept for its other pods: its quota may be lowered, and other pods may use it up.
 //
 // A gang keeps nothing once it cannot start: too many pods have lost their cards, and their queue deserves no other
-// card for them. A node that does not have the card for a moment takes it from no pod. kept is what is kept for
-// other jobs, to which this one is added.
+// card for them. Pods keep their cards also while their node does not offer them for a moment. kept is what is kept
+// for other jobs, to which this one is added.
 func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept map[snapshot.QueueCard]card.Count) (tasks, others []*api.TaskInfo) {
 	// What a gang would keep counts only if the gang keeps it in the end.
 	added := maps.Clone(kept)
