@@ -162,12 +162,7 @@ func (p *planner) coversAll(plan Plan) bool {
 
 // hasCards reports whether a count has a card.
 func hasCards(counts map[card.Name]card.Count) bool {
-	for _, count := range counts {
-		if count > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(counts)), func(count card.Count) bool { return count > 0 })
 }
 
 // addWithAncestors adds a queue and the queues above it, up to the first one that is added already or has a CardQuota:

@@ -40,7 +40,8 @@ func (p *planner) newImport(queue *v1beta1.Queue) Import {
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CardQuota"},
 		ObjectMeta: metav1.ObjectMeta{Name: queue.Name},
 	}}
-	// The queue default takes every workload that names no queue, so a CardQuota has to name it.
+	// The queue default takes every workload that names no queue. So the API server accepts its CardQuota only if
+	// spec.queueName names it.
 	if queue.Name == workload.DefaultQueue {
 		imported.Quota.Spec.QueueName = queue.Name
 	}
@@ -302,7 +303,8 @@ func setNamespaces(i *Import, queue *v1beta1.Queue) {
 	}
 }
 
-// setStopPolicy sets the stop policy of the Queue. A Queue that Volcano has closed stays so.
+// setStopPolicy sets the stop policy of the Queue, unless that is the default, None. A Queue that Volcano has closed stays
+// so.
 func setStopPolicy(i *Import, queue *v1beta1.Queue) {
 	switch policy := v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy]); policy {
 	case v1alpha1.StopPolicyHold, v1alpha1.StopPolicyHoldAndDrain:

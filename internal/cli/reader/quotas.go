@@ -113,7 +113,7 @@ func AsCardQuota(object any) *v1alpha1.CardQuota {
 		},
 	}
 	if local.Status.State == v1alpha1.QueueDraining {
-		quota.DeletionTimestamp = &metav1.Time{} // the LocalCardQuota does not say since when
+		quota.DeletionTimestamp = &metav1.Time{} // the CardQuota is being deleted, it does not say since when
 	}
 
 	if local.Status.Queue != "" {

@@ -97,6 +97,6 @@ func sumIdleCards(ctx context.Context, r *reader.Reader) (idle map[string]int64,
 
 	tracker := loaded.Tracker()
 	resolver := workload.Resolver{Inventory: tracker.Inventory()}
-	nodes := nodecards.NewList(tracker.Nodes(), loaded.Pods, &resolver, true)
+	nodes := nodecards.NewList(tracker.Nodes(), loaded.Pods, &resolver, mayRead)
 	return nodes.IdleCards(), true
 }

@@ -37,11 +37,7 @@ func (l entryList) setEntries() {
 		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!l.loaded.IsComplete && slices.Contains(asked, ""))
 	}
 
-	for _, entry := range blocked {
-		if entry.Workload == l.input.Workload {
-			l.input.Entries = append(l.input.Entries, entry)
-		}
-	}
+	l.input.Entries = slices.DeleteFunc(slices.Clone(blocked), func(b v1alpha1.BlockedStatus) bool { return b.Workload != l.input.Workload })
 
 	// The status is up to a second old and has ten entries at most, so count again where it does not list the pod.
 	// Of several entries the count shows which one is that of the pod.

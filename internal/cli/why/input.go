@@ -135,7 +135,7 @@ func (r *inputReader) readFleet(ctx context.Context) {
 	r.resolver.Inventory = inventory
 	if r.loaded.IsComplete {
 		r.input.NamesOthers = true
-		r.input.Nodes = nodecards.NewList(r.tracker.Nodes(), r.loaded.Pods, &r.resolver, true).Items
+		r.input.Nodes = nodecards.NewList(r.tracker.Nodes(), r.loaded.Pods, &r.resolver, r.loaded.IsComplete).Items
 	}
 }
 

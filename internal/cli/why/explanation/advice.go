@@ -89,7 +89,7 @@ func (a adviser) adviseEntry(entry v1alpha1.BlockedStatus) []string {
 	}
 
 	advice = append(advice, a.constantAdvice(entry.Reason)...)
-	switch entry.Reason {
+	switch entry.Reason { // another card helps only where cards or their quota are lacking
 	case v1alpha1.BlockedQuotaExhausted, v1alpha1.BlockedNoQuota, v1alpha1.BlockedAncestorQuotaExhausted,
 		v1alpha1.BlockedNoFreeCard, v1alpha1.BlockedFragmented, v1alpha1.BlockedCardsTerminating:
 		advice = append(advice, a.adviseAlternatives()...)

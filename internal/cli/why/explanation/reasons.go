@@ -162,7 +162,7 @@ func (g gateCheck) explainRefusal(quota *v1alpha1.CardQuota) (Answer, string) {
 		return Unknown, "; the scheduler has refused it"
 	}
 
-	limit := int64(0)
+	limit := int64(0) // by the status, which may be newer than what the scheduler states
 	for _, name := range stated.CardNames() {
 		limit += cardStatus(quota, name).Quota
 	}
