@@ -57,8 +57,7 @@ func (l *Ledger) setPositions(positions map[string]position, root *queueLedger) 
 
 	// Sums along the old paths mean nothing in the new tree, so each queue starts from its pods.
 	for name, q := range l.queues {
-		fresh := queueLedger{name: name, usage: usage{q.limits, newSums()}, treeSums: newTreeSums(), queueOrder: queueOrder{averages: q.averages}}
-		*q = fresh
+		*q = queueLedger{name: name, usage: usage{q.limits, newSums()}, treeSums: newTreeSums(), queueOrder: queueOrder{averages: q.averages}}
 	}
 
 	for _, q := range l.queues {

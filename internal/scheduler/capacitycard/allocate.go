@@ -96,7 +96,6 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // the queue used nothing, does not wait for it: no released card helps it. Enqueue lets such a pod pass, because
 // it may spread the cards of one pod over several names.
 func (a *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
-	names := request.Names
 	if !a.Ledger.Fits(string(job.Queue), request.OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}) {
 		return false
 	}
@@ -105,6 +104,7 @@ func (a *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) 
 		return status == api.Allocated || status == api.Pipelined
 	}))...)
 
+	names := request.Names
 	if len(names) == 0 {
 		names = []card.Name{""} // only CPU and memory count
 	}
