@@ -163,7 +163,8 @@ func findStaleHeartbeat(c *Cluster) []Finding {
 	return []Finding{finding}
 }
 
-// findRefusedConfiguration finds a configuration that the scheduler refused, as its last heartbeat says.
+// findRefusedConfiguration finds a configuration that the scheduler refused, as its last heartbeat says, however old that
+// is.
 func findRefusedConfiguration(c *Cluster) []Finding {
 	report, _ := c.report()
 	if report.ConfigProblem == "" {

@@ -155,7 +155,7 @@ func (p *placements) checkGang(group *v1beta1.PodGroup) {
 	var requests []quota.CardRequest
 	queue := workload.PodGroupQueue(group)
 
-	elastic := 0
+	elastic := 0 // pods that need not run
 	why := obstacle{noun: "gang"}
 	switch own := p.gangs[key]; {
 	// A pod that never starts keeps its gang from starting, and is reported by itself.

@@ -139,6 +139,7 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 		return reportPeriods{}, errors.New("write --month, or --from and --to, but not both")
 	}
 
+	// What the user leaves out is the first day of this month, and tomorrow, which is not in the report.
 	days := reportPeriods{first: today.Month() + "-01", end: today.Add(1)}
 	var err error
 	if options.from != "" {

@@ -58,8 +58,8 @@ func (l entryList) setEntries() {
 }
 
 // entryRank returns the place of an entry in the explanation, 0 for the first. A user who asks for one pod gets its own
-// entry first, as counted. Otherwise the entry of pods that only wait for others of their gang is the
-// last one, because the others say what would help.
+// entry first, as counted. Otherwise pods with cards come before those without, and the entry of pods that only wait for
+// others of their gang is the last one, because the others say what would help.
 func (l entryList) entryRank(b v1alpha1.BlockedStatus, isAsked bool, counted []v1alpha1.BlockedStatus) int {
 	isOwn := len(l.found.pods) == 1 && slices.ContainsFunc(counted, func(own v1alpha1.BlockedStatus) bool {
 		return own.Message == b.Message || (own.Card == b.Card && own.Reason == b.Reason)

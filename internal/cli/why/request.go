@@ -86,7 +86,7 @@ func (c requestChoice) findRequester() (chosen *corev1.Pod) {
 	return chosen
 }
 
-// setRequest sets what the requester requests, or the job without pods, which has none.
+// setRequest sets what the requester requests. A job without pods has no requester: there its PodGroup says it.
 func (c requestChoice) setRequest() {
 	switch {
 	case c.requester != nil:

@@ -190,7 +190,8 @@ func (r *inputReader) reservationOf(group *v1beta1.PodGroup, gang *gangPods) (fo
 }
 
 // addReserved adds count cards of some names to a reservation, if the request may use one of these names. The
-// reservation then names only the shared ones: a job that names no card may have any.
+// reservation then names only the shared ones, because a job that names no card may have any. Of several additions it
+// names the cards of the first.
 func (r *inputReader) addReserved(found *explanation.Reservation, names []card.Name, count card.Count) {
 	isOther := func(name card.Name) bool { return !slices.Contains(r.input.Request.Names, name) }
 	shared := slices.DeleteFunc(slices.Clone(names), isOther)

@@ -48,10 +48,10 @@ func refuseNoWorkload(kind, name string) error {
 func suggestKind(kind string) string {
 	var kinds []string
 	for known, target := range targetKinds {
-		if strings.EqualFold(target.kind, kind) {
+		if strings.EqualFold(target.kind, kind) { // it is known
 			return ""
 		}
-		if strings.EqualFold(target.kind, known) || known == "vcjob" { // neither short names nor plurals
+		if strings.EqualFold(target.kind, known) || known == "vcjob" { // no other short names, and no plurals
 			kinds = append(kinds, known)
 		}
 	}

@@ -277,8 +277,9 @@ func (g gateCheck) nodeGate() Gate {
 	return gate
 }
 
-// orderGate says how many workloads of the queue the scheduler tries first. Its answer is never No, because
-// the workload gets its turn.
+// orderGate says how many workloads of the queue the scheduler tries first. A user who may not list them all learns how
+// many the status lists that wait longer: at least so many. Its answer is never No, because the workload gets its
+// turn.
 func (g gateCheck) orderGate() Gate {
 	priority := fmt.Sprintf("priority %d", g.Request.Priority)
 	if g.Request.PriorityClass != "" {
@@ -289,7 +290,7 @@ func (g gateCheck) orderGate() Gate {
 	switch {
 	case g.Ahead != nil:
 		return Gate{name, Yes, priority + g.Ahead.describe()}
-	case g.WaitLonger < 0:
+	case g.WaitLonger < 0: // unknown
 		return Gate{name, Unknown, priority}
 	case g.WaitLonger == 0:
 		return Gate{name, Yes, priority + ", nothing in the queue waits longer"}

@@ -52,7 +52,7 @@ func (a adviser) serviceType() string {
 }
 
 // minimumRuntime returns how long workloads of a type keep cards that this workload may take back, 0
-// if it may take back none.
+// if it may take back none, as a pod with preemptionPolicy Never.
 func (a adviser) minimumRuntime(holderType string) time.Duration {
 	if a.Policy == nil || a.Policy.Status.Reclaim == v1alpha1.ReclaimOff || a.Request.TakesNone {
 		return 0
