@@ -244,7 +244,7 @@ func (s *PreemptSession) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool)
 }
 
 // newSearch returns the search for a pod, with its kind if it has one. A pod for which a node is nominated has none: only
-// it may use what is kept there.
+// it may use what is kept there. Nor has one that may preempt pods of its own job, which has two searches.
 func (s *PreemptSession) newSearch(job *api.JobInfo, task *api.TaskInfo, generation int) preemptSearch {
 	search := preemptSearch{task: task, generation: generation}
 	if !gang.HasLowerPodOnNode(job, task) && !s.plugin.Kept.IsNominated(task) {

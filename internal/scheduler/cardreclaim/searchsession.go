@@ -246,7 +246,8 @@ func (b *budget) solveProblem(p *solver.Problem) *solver.Plan {
 	return answer.Plan
 }
 
-// addPairWork adds the work of checking whether two pods conflict: by each of their terms, and by each pair of ports.
+// addPairWork adds the work of checking whether two pods conflict: by each of the two and of their ports and terms, and by
+// each pair of ports.
 func (b *budget) addPairWork(a, other *corev1.Pod) {
 	ports := countPorts(a)
 	others := countPorts(other)

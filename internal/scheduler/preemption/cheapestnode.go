@@ -107,7 +107,8 @@ func (p *Preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo)
 	return p.costOf(victims, breaks)
 }
 
-// isOffered reports whether Volcano offers a pod as a victim for one of another job of its queue.
+// isOffered reports whether Volcano offers a pod as a victim for one of another job of its queue. For a pod without requests
+// (BestEffort) it offers only pods without requests.
 func isOffered(job *api.JobInfo, task, preemptor *api.TaskInfo) bool {
 	if job.Tasks[task.UID] == nil || task.Job == preemptor.Job {
 		return false

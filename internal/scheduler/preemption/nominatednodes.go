@@ -25,8 +25,8 @@ func (p *Preemption) AwaitsNominatedNode(task *api.TaskInfo) bool {
 	return s.awaitsNominated
 }
 
-// computeAwaitsNominatedNode is AwaitsNominatedNode without the answer of the search. A pod that is deleted
-// certainly leaves, so the pod then waits longer than nominationTimeout.
+// computeAwaitsNominatedNode is AwaitsNominatedNode without the answer of the search. The pod waits longer than
+// nominationTimeout only while a pod on the node is deleted, because that one certainly leaves.
 func (p *Preemption) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 	nomination := p.kept.NominationFor(task)
 	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }

@@ -89,7 +89,7 @@ func (m *model) highestNeededRank(top int, chosen []int) int {
 // Elastic pods of different ranks can replace each other. highest is the highest rank of all.
 func (m *model) pruneAcrossRanks(s *state, highest int) *state {
 	m.currentRank = highest
-	clear(m.preselected)
+	clear(m.preselected) // so that it decides about all units
 	m.allowPruning()
 	s.pruneVictims()
 	return s
