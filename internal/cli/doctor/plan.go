@@ -156,8 +156,8 @@ func findRefusedPlans(c *Cluster) []Finding {
 }
 
 // findMissingParents finds CardQuotas of --filename without a path to the top level, because their parent or one
-// above it does not exist: fault.Queue is the CardQuota on the path that names it. The operator accepts them, since the parent may follow. Those of the cluster are not
-// ready.
+// above it does not exist: fault.Queue is the CardQuota on the path that names it. The operator accepts them, since the
+// parent may follow. CardQuotas of the cluster that lack a parent are not ready, which another rule finds.
 func findMissingParents(c *Cluster) []Finding {
 	if !c.HasQuotas { // the parent may be one that the user may not read
 		return nil

@@ -111,7 +111,7 @@ func findWebhookCertificates(c *Cluster) []Finding {
 // problem if one of them stays valid.
 func (c *Cluster) checkAuthority(bundle []byte) Finding {
 	const consequence = " The API server cannot call the operator, so it refuses CardQuotas and policies, and does not check workloads."
-	var last time.Time
+	var last time.Time // when the last authority expires, zero if none can be read
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		if authority, err := x509.ParseCertificate(block.Bytes); err == nil && authority.NotAfter.After(last) {
 			last = authority.NotAfter

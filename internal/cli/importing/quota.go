@@ -251,7 +251,7 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 			*limit.value = found
 		}
 
-		// Volcano refuses a child with more capability than its parent.
+		// Volcano refuses a child with more capability than its parent. A limit that the Queue has itself stays as it is.
 		if from != queue.Name && limit.value.Cmp(*limit.below) < 0 {
 			*limit.value = *limit.below
 			i.addComment("resources.%s: it is raised to that of a queue below it.", limit.name)

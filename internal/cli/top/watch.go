@@ -144,7 +144,8 @@ func replaceScreen(p *program.Program, text, last string) error {
 }
 
 // newQuotaWatch returns the quotas of a source, which it keeps up to date while it runs.
-// changed gets a value after changes, failed the error of a watch that ended.
+// changed gets a value after changes, failed the error of a watch that ended. Of several at a time one is enough, so the
+// informer never waits for a receiver.
 func newQuotaWatch(c client.WithWatch, source reader.QuotaSource, changed chan<- struct{}, failed chan<- error) (cache.SharedInformer, error) {
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

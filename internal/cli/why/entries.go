@@ -116,6 +116,7 @@ func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 		hidden = waiting.NewHiddenFleet(l.resolver.Inventory, l.input.MostFree)
 	}
 
+	// A job without pods waits by its PodGroup, and pods with theirs.
 	var groups []*v1beta1.PodGroup
 	if l.found.group != nil && len(l.found.pods) == 0 {
 		groups = append(groups, l.found.group)

@@ -208,7 +208,7 @@ func (r *inputReader) readQuotaPath(ctx context.Context) {
 	// Without a CardQuota at least the Queue says whether it exists and takes work.
 	r.input.Path = r.pathOf(r.input.Queue)
 	if len(r.input.Path) == 0 {
-		r.input.HidesQuota = source.IsLocal()
+		r.input.HidesQuota = source.IsLocal() // a LocalCardQuota is in the namespaces that its CardQuota selects only
 		queue := &v1beta1.Queue{}
 		exists, mayRead := r.LookUp(ctx, client.ObjectKey{Name: r.input.Queue}, queue)
 		r.IgnoreMissingKind()
@@ -279,8 +279,8 @@ func (r *inputReader) readRights(ctx context.Context) {
 	}
 }
 
-// setRunning sets since when the workloads that use the cards run, and whether they may be evicted. One protected
-// pod protects the workload.
+// setRunning sets since when the workloads that use the cards run, and whether they may be evicted, if the user may list
+// all pods. One protected pod protects the workload.
 func (r *inputReader) setRunning() {
 	if len(r.input.Entries) == 0 || !r.loaded.IsComplete {
 		return
