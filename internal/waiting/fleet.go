@@ -229,8 +229,12 @@ func (f *Fleet) reasonForNodes(s *StatedReason, r *Request) v1alpha1.BlockedReas
 	}
 
 	free, most := f.freeForAny(names, r.Taken) // cards of cordoned nodes count in most only
-	isEnough := free >= r.Count
-	fitsNode := most >= r.Count
+	return s.reasonForFree(r, free >= r.Count, most >= r.Count)
+}
+
+// reasonForFree returns why a request waits that needs only cards with quota left. isEnough reports whether all nodes
+// together have enough of them free, fitsNode whether one node has, also a cordoned one.
+func (s *StatedReason) reasonForFree(r *Request, isEnough, fitsNode bool) v1alpha1.BlockedReason {
 	switch {
 	// A job's total may come from many nodes, so no single node decides.
 	case r.IsJob && isEnough:
