@@ -53,9 +53,9 @@ func TestObjectsOfAListAreTransformed(t *testing.T) {
 	check.Says(t, err, "gone")
 }
 
-// TestObjectsOfAWatchAreTransformed: pods of events are stripped, whatever the event. Here dropSpec drops their
-// spec, and with it the node. A bookmark, which only has a version, passes unchanged. The transformed watch
-// ends with its source.
+// TestObjectsOfAWatchAreTransformed: pods of events are stripped, whatever the event. Here dropSpec drops
+// their spec, and with it the node. A bookmark states a version of the whole watch and no pod of the cluster,
+// so it passes unchanged: its node stays. The transformed watch ends with its source.
 func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 	source := watch.NewFakeWithChanSize(4, false)
 	transformed := check.Value(toolscache.ToListerWatcherWithContext(transformedListerWatcher(&toolscache.ListWatch{
@@ -63,11 +63,11 @@ func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 	}, dropSpec)).WatchWithContext(t.Context(), metav1.ListOptions{}))(t)
 
 	pod := builder.Pod("lab", "a").Node("h200").Obj()
-	end := builder.Pod("", "").Node("kept").Annotation(metav1.InitialEventsAnnotationKey, "true").Obj()
+	bookmark := builder.Pod("", "").Node("kept").Obj()
 	source.Add(pod)
 	source.Modify(pod)
 	source.Delete(pod)
-	source.Action(watch.Bookmark, end)
+	source.Action(watch.Bookmark, bookmark)
 
 	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		event := <-transformed.ResultChan()
@@ -77,7 +77,7 @@ func TestObjectsOfAWatchAreTransformed(t *testing.T) {
 		check.Equal(t, "node of the pod", "", got.Spec.NodeName)
 	}
 
-	check.Equal(t, "bookmark", watch.Event{Type: watch.Bookmark, Object: end}, <-transformed.ResultChan())
+	check.Equal(t, "bookmark", watch.Event{Type: watch.Bookmark, Object: bookmark}, <-transformed.ResultChan())
 	source.Stop()
 	_, isOpen := <-transformed.ResultChan()
 	check.Equal(t, "the watch is open after its source", false, isOpen)

@@ -93,7 +93,7 @@ func TestTextsOfTheLeaseAreBounded(t *testing.T) {
 			write: func(report *Report) { report.ConfigHash = strings.Repeat("f", 300) },
 			want:  strings.Repeat("f", 253) + "…",
 		},
-		"a missing hash is written as none": {key: AnnotationConfigHash, write: func(report *Report) { report.ConfigHash = "" }},
+		"without a hash the annotation is empty": {key: AnnotationConfigHash, write: func(report *Report) { report.ConfigHash = "" }},
 		"of seven pods the first five are named, sorted and once each": {AnnotationSecondScheduler, func(report *Report) {
 			report.SecondScheduler = []string{"n/f", "n/e", "n/d", "n/c", "n/b", "n/a", "n/a"}
 		}, "n/a,n/b,n/c,n/d,n/e"},

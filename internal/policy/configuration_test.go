@@ -243,8 +243,8 @@ func TestConfigurationIsRenderedFromItsBase(t *testing.T) {
 func TestVolcanosHierarchyIsTakenOver(t *testing.T) {
 	const replaced = "; changed from it: plugin capacity with enableHierarchy; capacity-card keeps the CPU and memory rules of its hierarchy of queues"
 	const (
-		cards     = ", for pods with cards only with computeQuota: Enforce"
-		onlyCards = "; only cards are taken back: for CPU and memory too, set reclaimResources: All"
+		notForCardPods     = ", for pods with cards only with computeQuota: Enforce"
+		onlyCardsReclaimed = "; only cards are taken back: for CPU and memory too, set reclaimResources: All"
 	)
 
 	hierarchical := strings.Replace(plainBase, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: true", 1)
@@ -256,12 +256,12 @@ func TestVolcanosHierarchyIsTakenOver(t *testing.T) {
 		"computeQuota and reclaimResources are unset": {
 			base: hierarchical,
 			spec: v1alpha1.ServiceTypePolicySpec{},
-			want: replaced + cards + onlyCards,
+			want: replaced + notForCardPods + onlyCardsReclaimed,
 		},
 		"all resources are reclaimed": {
 			base: hierarchical,
 			spec: v1alpha1.ServiceTypePolicySpec{ReclaimResources: "All"},
-			want: replaced + cards,
+			want: replaced + notForCardPods,
 		},
 		"CPU and memory of all pods count, all resources are reclaimed": {
 			base: hierarchical,
@@ -271,7 +271,7 @@ func TestVolcanosHierarchyIsTakenOver(t *testing.T) {
 		"CPU and memory of all pods count": {
 			base: hierarchical,
 			spec: v1alpha1.ServiceTypePolicySpec{ComputeQuota: "Enforce"},
-			want: replaced + onlyCards,
+			want: replaced + onlyCardsReclaimed,
 		},
 		"a base without a hierarchy": {
 			base: plainBase,

@@ -13,9 +13,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAPodWithoutItsPodGroupIsBlocked: the scheduler never tries a pod that names a PodGroup which does not exist.
-// What the scheduler stated before does not count: the entry has reason PodGroupNotFound, and its message says what
-// would help. The pod raises no alert (OldestWithinQuota stays zero), because any tenant can write such a name.
+// TestAPodWithoutItsPodGroupIsBlocked: the scheduler never tries a pod that names a PodGroup which does not
+// exist. What the scheduler stated before does not count: the entry has reason PodGroupNotFound, and its
+// message says what would help. The pod raises no alert (OldestWithinQuota stays zero), because any tenant
+// can write such a name. If the PodGroup exists, or may exist since none was read yet, a pod that the
+// scheduler has not tried has no entry.
 func TestAPodWithoutItsPodGroupIsBlocked(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 4 Insufficient nvidia.com/gpu."
 	named := builder.PodGroup("lab", "train").Queue("q").Obj()

@@ -124,7 +124,7 @@ func TestUsageCountsRunningAndPendingCards(t *testing.T) {
 					}},
 				},
 			}},
-		"a Deployment's PodGroup: minResources, not card.request": {
+		"a Deployment's PodGroup: minResources, as card.request does not count for a Deployment, which grows": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).MinResource(gpu, "1").Owner("apps/v1", "ReplicaSet", "web-abc")},
 			quotas: map[string]card.Quota{"q": {"NVIDIA-H800": 8}},
 			want:   Usage{Pending: cards{"NVIDIA-H800": 1}, Members: Members{PodGroups: 1}},
@@ -217,28 +217,26 @@ func TestOldestWithinQuotaCountsCardsWhoseNodesAreGone(t *testing.T) {
 	check.Equal(t, "with quota of another card", metav1.Time{}, count(card.Quota{"NVIDIA-H200": 8}))
 }
 
-// TestOldestWithinQuotaIsTheOldestThatLacksNoQuota: the alert is about pods that wait although there is quota. Pods
-// full and younger wait for a free card since 10 and 11 o'clock. Older pods do not count: large waits for quota (the
-// message of exhausted), cpu requests no cards, and runs does not wait.
+// TestOldestWithinQuotaIsTheOldestThatLacksNoQuota: the alert is about pods that wait although there is
+// quota. Pods full and younger wait for a free card since 10 and 11 o'clock. Older pods do not count: large
+// waits for quota (the message of exhausted), cpu requests no cards, and runs does not wait. A pod waits
+// since its creation.
 func TestOldestWithinQuotaIsTheOldestThatLacksNoQuota(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 1 Insufficient nvidia.com/gpu, 3 node(s) have another card than <NVIDIA-H200>."
-	at := func(hour int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, hour, 0, 0, 0, time.UTC)) }
+	at := func(hour int) time.Time { return time.Date(2026, 11, 23, hour, 0, 0, 0, time.UTC) }
 	waiting := func(name, message string) *builder.PodBuilder {
 		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(8).Unschedulable(message)
 	}
 
 	pods := pods{
-		waiting("large", exhausted("q", 10)),
-		pod("cpu").Queue("q").Unschedulable("waits"), // for no reason of its nodes or quota, so only its cards exclude it
-		waiting("full", full),
-		waiting("younger", full),
-		pod("runs").Queue("q").GPUs(8).Running("h200"),
+		waiting("large", exhausted("q", 10)).Created(at(1)),
+		pod("cpu").Queue("q").Unschedulable("waits").Created(at(2)), // its message names no quota
+		waiting("full", full).Created(at(10)),
+		waiting("younger", full).Created(at(11)),
+		pod("runs").Queue("q").GPUs(8).Running("h200").Created(at(3)),
 	}.objects()
-	for i, hour := range []int{1, 2, 10, 11, 3} {
-		pods[i].CreationTimestamp = at(hour)
-	}
 
-	check.Equal(t, "of all pods", at(10), Count(Input{
+	check.Equal(t, "of all pods", metav1.NewTime(at(10)), Count(Input{
 		Pods:      pods,
 		Inventory: newInventory(),
 		Nodes:     newNodes(),

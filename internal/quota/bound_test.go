@@ -180,10 +180,11 @@ func BenchmarkCheckEnqueue(b *testing.B) {
 	}
 }
 
-// TestTooManyChoicesReserveNeverTooLittle: when there are too many choices, a request reserves each of its
-// alternatives: in the reservations, in the flow that checks a job, or in both. That may refuse a job that would fit, but
-// must never accept one that does not. What fits beside such reservations also fits beside the original ones, as brute
-// force finds. Quotas, reservations and the job are random.
+// TestTooManyChoicesReserveNeverTooLittle: a choice is the alternatives of a request. The reservations of a
+// queue keep a bounded number of choices apart, and so does the matching, which checks whether a job fits
+// beside them. Beyond either bound a request reserves each of its alternatives. That may refuse a job that
+// would fit, but must never accept one that does not, as brute force finds. Quotas, reservations and the job
+// are random.
 func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
 
@@ -202,10 +203,10 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 		reservations.Add(newQueueLedger(quota).DropUngranted("q", JobRequest{Cards: reserved}))
 
 		m := newMatching(nil, func(name card.Name) int64 { return free[name] })
-		if rapid.Bool().Draw(t, "too many choices in the flow") {
+		if rapid.Bool().Draw(t, "too many choices in the matching") {
 			m.choices = map[string]int{}
 			for i := range maxChoices + maxJobChoices {
-				m.choices[fmt.Sprint("another ", i)] = sink
+				m.choices[fmt.Sprint("another ", i)] = sink // so the matching keeps no choice of the job apart
 			}
 		}
 
@@ -219,9 +220,10 @@ func TestTooManyChoicesReserveNeverTooLittle(t *testing.T) {
 	})
 }
 
-// TestReservationsDoNotDependOnTheOrder: the scheduler adds the jobs of a queue in the random order of a map. Neither
-// their order nor the order of a job's alternatives changes the sum. This is true for few choices, for as many as are
-// kept apart (maxChoices), and for more.
+// TestReservationsDoNotDependOnTheOrder: the scheduler adds the jobs of a queue in the random order of a map.
+// Neither their order nor the order of a job's alternatives changes the sum. A choice is the alternatives of
+// a request, and requests of one choice are one sum. This is true for few choices, for as many as are kept
+// apart (maxChoices), and for more. Then each request reserves all of its alternatives instead.
 func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
 	sortedTexts := func(r *Reservations) []string {
 		var texts []string
@@ -234,7 +236,7 @@ func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
 	random := seed.Rand(t)
 	for _, choices := range []int{4, maxChoices, maxChoices + 1, 300} {
 		requests := newJobOfChoices(cardNames("M", 16), choices, 3).Cards
-		requests = append(requests, requests[:2]...)
+		requests = append(requests, requests[:2]...) // two choices twice, so that their counts are added
 		var original, shuffled Reservations
 		original.Add(JobRequest{Cards: requests})
 
@@ -250,10 +252,11 @@ func TestReservationsDoNotDependOnTheOrder(t *testing.T) {
 	}
 }
 
-// TestExcessIsWhatAnotherRequestDoesNotCover: Excess returns the part of one request that another does not cover,
-// nothing if it covers all. A request for A is covered by one for A. One for A or B is covered by one for A, because
-// A satisfies it. One for A is not covered by one for A or B, which may get B. The row "5 A by 4 A" asks whether a
-// request for 4 A, "whole", covers one for 5 A, "part". 5 in newJob(5, …) is the CPU of a job.
+// TestExcessIsWhatAnotherRequestDoesNotCover: Excess returns the part of one request that another does not
+// cover, nothing if it covers all. A request for A is covered by one for A. One for A or B is covered by one
+// for A, because A satisfies it. One for A is not covered by one for A or B, which may get B. The row "5 A by
+// 4 A" asks whether job "whole", which requests 4 A, covers job "part" with 5 A. The first number of a job is
+// its CPU. A choice is the alternatives of a request.
 func TestExcessIsWhatAnotherRequestDoesNotCover(t *testing.T) {
 	newJob := func(milliCPU int64, requests ...CardRequest) JobRequest {
 		return JobRequest{Cards: requests, MilliCPU: milliCPU}
@@ -263,24 +266,24 @@ func TestExcessIsWhatAnotherRequestDoesNotCover(t *testing.T) {
 	oneBOrC := newRequest(1, "B", "C")
 
 	for name, tc := range map[string]struct {
-		whole, part JobRequest
+		part, whole JobRequest
 		isCovered   bool
 	}{
 		"the same": {newJob(5, fourA, oneBOrC), newJob(5, fourA, oneBOrC), true},
-		"the same in another order, and less CPU": {newJob(5, fourA, oneBOrC), newJob(4, oneBOrC, fourA), true},
-		"one of two requests":                     {newJob(5, fourA, oneBOrC), newJob(0, oneBOrC), true},
-		"nothing by nothing":                      {newJob(0), newJob(0), true},
-		"5 A by 4 A":                              {newJob(5, fourA, oneBOrC), newJob(5, newRequest(5, "A")), false},
-		"B or C by A":                             {newJob(5, fourA), newJob(5, oneBOrC), false},
-		"C or B by B or C":                        {newJob(5, oneBOrC), newJob(5, newRequest(1, "C", "B")), true},
-		"A or B by A":                             {newJob(5, fourA), newJob(5, newRequest(4, "B", "A")), true},
-		"B by B or C":                             {newJob(5, oneBOrC), newJob(5, newRequest(1, "B")), false},
-		"5 of any card by 4 A and 1 other card":   {newJob(5, fourA, oneBOrC), newJob(5, newRequest(5, "A", "B", "C")), true},
-		"5 of any card and 1 more by 5 cards":     {newJob(5, fourA, oneBOrC), newJob(5, newRequest(5, "A", "B", "C"), oneBOrC), false},
-		"4 A by 5 cards without a name":           {newJob(5, newRequest(5)), newJob(5, fourA), false},
-		"more CPU":                                {newJob(5, fourA), newJob(6, fourA), false},
-		"100 choices by the same with more cards": {newJobOfChoices(cardNames("M", 8), 100, 2), newJobOfChoices(cardNames("M", 8), 100, 1), true},
-		"100 choices by 99 of them":               {newJobOfChoices(cardNames("M", 8), 99, 2), newJobOfChoices(cardNames("M", 8), 100, 2), false},
+		"the same in another order, and less CPU":          {newJob(4, oneBOrC, fourA), newJob(5, fourA, oneBOrC), true},
+		"one of two requests":                              {newJob(0, oneBOrC), newJob(5, fourA, oneBOrC), true},
+		"nothing by nothing":                               {newJob(0), newJob(0), true},
+		"5 A by 4 A":                                       {newJob(5, newRequest(5, "A")), newJob(5, fourA, oneBOrC), false},
+		"B or C by A":                                      {newJob(5, oneBOrC), newJob(5, fourA), false},
+		"C or B by B or C":                                 {newJob(5, newRequest(1, "C", "B")), newJob(5, oneBOrC), true},
+		"A or B by A":                                      {newJob(5, newRequest(4, "B", "A")), newJob(5, fourA), true},
+		"B by B or C":                                      {newJob(5, newRequest(1, "B")), newJob(5, oneBOrC), false},
+		"5 of any card by 4 A and 1 other card":            {newJob(5, newRequest(5, "A", "B", "C")), newJob(5, fourA, oneBOrC), true},
+		"5 of any card and 1 more by 5 cards":              {newJob(5, newRequest(5, "A", "B", "C"), oneBOrC), newJob(5, fourA, oneBOrC), false},
+		"4 A by 5 cards without a name, which get nothing": {newJob(5, fourA), newJob(5, newRequest(5)), false},
+		"more CPU":                                         {newJob(6, fourA), newJob(5, fourA), false},
+		"100 choices by the same with more cards":          {newJobOfChoices(cardNames("M", 8), 100, 1), newJobOfChoices(cardNames("M", 8), 100, 2), true},
+		"100 choices by 99 of them":                        {newJobOfChoices(cardNames("M", 8), 100, 2), newJobOfChoices(cardNames("M", 8), 99, 2), false},
 	} {
 		check.Equal(t, name+": covered", tc.isCovered, tc.whole.Excess(tc.part).IsEmpty())
 	}

@@ -22,9 +22,10 @@ func drawUsage(r *rand.Rand) (elastic, all ElasticUsage) {
 	return elastic, all
 }
 
-// TestReplacedElasticUsageIsExact: usually a running job gives only its elastic pods, those above its minimum.
-// ReplaceElastic returns a copy of the reservations in which some jobs give all they use. The copy must equal
-// reservations to which these jobs were added with all they use. The original must not change. Jobs are random.
+// TestReplacedElasticUsageIsExact: usually a running job gives only its elastic pods, those above its
+// minimum. ReplaceElastic returns a copy of the reservations in which some jobs give all they use. The copy
+// must equal reservations to which these jobs were added with all they use. The original must not change.
+// Jobs are random. A pool is the sum of some jobs that use the same cards (poolKey).
 func TestReplacedElasticUsageIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(27, 1))
 	for range 500 {

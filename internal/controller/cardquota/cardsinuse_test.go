@@ -54,9 +54,9 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 }
 
 // TestBillsDateCardsByTheBindingOfThePod: a pod uses its cards from its binding, one minute before its start.
-// Pod undated states no binding and no start, so it has no usage. After a change of the leader nothing proves
-// since when it used its cards. A pod may name any queue, so the cards of a queue that does not exist are
-// billed to the namespace of the pod.
+// A new leader dates usages by these times. Pod undated states neither, so a new leader could not know since
+// when it uses its cards: it has no usage. A pod may name any queue. So the cards of a queue that does not
+// exist are billed to the namespace of the pod, with service type none.
 func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	bound := metav1.NewTime(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
 	podIn := func(queue string) *builder.PodBuilder {

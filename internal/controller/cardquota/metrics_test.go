@@ -303,13 +303,13 @@ func TestAQueueWithoutCardsHasMetrics(t *testing.T) {
 	check.Equal(t, "series without a queue", 0, testutil.CollectAndCount(r.metrics))
 }
 
-// TestMetricsShowTheStatusOfALeaf: CardQuota leaf asks to deserve 8 cards, and its status has the 3 that are in
-// force, so the metric is 3. A parent has no series of cards, since those of the queues below it would be in sums
-// twice.
+// TestMetricsShowTheStatusOfALeaf: CardQuota leaf asks to deserve 8 cards, and its status has the 3 that are
+// in force, so the metric is 3. A parent has only cardquota_queue_info: its numbers contain those of the
+// queues below it, so a sum over all queues would count these twice.
 func TestMetricsShowTheStatusOfALeaf(t *testing.T) {
 	quota := builder.CardQuota("leaf").Tenant("lab").Parent("top").Card("H200", 8).Deserves(8).Obj()
 	status := v1alpha1.CardQuotaStatus{
-		CPU:   &v1alpha1.ResourceStatus{},
+		CPU:   &v1alpha1.ResourceStatus{}, // each counted status has one
 		Cards: []v1alpha1.CardStatus{{Name: "H200", Quota: 8, Used: 9, Pending: 2, OverQuotaBy: 1, Deserved: 3}},
 	}
 	usage := &queueusage.Usage{
@@ -323,7 +323,7 @@ func TestMetricsShowTheStatusOfALeaf(t *testing.T) {
 
 	const info = `cardquota_queue_info{cardquota="leaf",parent="top",project="",queue="leaf",service_type="training",tenant="lab"} 1` + "\n"
 	r.updateMetrics(&status)
-	check.Equal(t, "page of a leaf", `
+	check.Equal(t, "series of a leaf", `
 cardquota_blocked_cards{queue="leaf",reason="NoFreeCard"} 2
 cardquota_deserved_cards{card="H200",queue="leaf"} 3
 cardquota_oldest_pending_timestamp_seconds{queue="leaf"} 5
@@ -336,5 +336,5 @@ cardquota_used_cards{card="H200",queue="leaf"} 9
 
 	status.Children = 1
 	r.updateMetrics(&status)
-	check.Equal(t, "page of a parent", "\n"+info, seriesOf(t, r.metrics))
+	check.Equal(t, "series of a parent", "\n"+info, seriesOf(t, r.metrics))
 }

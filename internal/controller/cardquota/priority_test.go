@@ -154,7 +154,7 @@ func TestAFlappingNodeRefreshesOverAllocationRarely(t *testing.T) {
 		maxAge time.Duration
 	}{{10, 10 * time.Second}, {1000, 50 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			stores, nodes := podsOfScheduler(16, "volcano") // 16 pods use a card each, 8 on node n0 and 8 on n1
+			stores, nodes := podsOfScheduler(16, "volcano") // nodes n0 and n1 of 8 cards; their pods do not matter
 			for i := range tc.quotas {
 				_ = stores.quotas.Add(builder.CardQuota(fmt.Sprint("quota-", i)).Card("NVIDIA-H200", 8).Obj())
 			}

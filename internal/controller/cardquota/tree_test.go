@@ -31,9 +31,9 @@ func TestRetryDelayGrows(t *testing.T) {
 		since     time.Duration
 		wantDelay time.Duration
 	}{
-		"Unknown":                    {metav1.ConditionUnknown, 0, waitingRetry},
-		"True for an hour until now": {metav1.ConditionTrue, time.Hour, waitingRetry},
-		"False since now":            {metav1.ConditionFalse, 0, waitingRetry},
+		"Unknown":          {metav1.ConditionUnknown, 0, waitingRetry},
+		"True for an hour": {metav1.ConditionTrue, time.Hour, waitingRetry},
+		"False since now":  {metav1.ConditionFalse, 0, waitingRetry},
 		"False for a time between the least and the longest delay": {metav1.ConditionFalse, between, between},
 		"False for an hour":                       {metav1.ConditionFalse, time.Hour, shared.RefusedRetry},
 		"False since later, as a clock went back": {metav1.ConditionFalse, -time.Hour, waitingRetry},

@@ -127,12 +127,12 @@ func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts until
-// it is older than StaleAfter by the clock of the scheduler. At noon the first one is a second old. One that
-// the operator saw arrive counts for StaleAfter from then on as well, also if the clock of the scheduler is 15
-// seconds ahead. Without a heartbeat the operator looks again within leaderPollInterval which scheduler leads.
-// The metric has the reason of the condition as a label, and value 1 if quotas are enforced, else 0. Without a
-// policy it has no series.
+// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts
+// until it is older than StaleAfter by the clock of the scheduler. At noon the first one is a second old. One
+// that the operator saw arrive counts for StaleAfter from its arrival. A clock of the scheduler that is 15
+// seconds ahead does not make it count for longer. Without a heartbeat the operator looks again within
+// leaderPollInterval which scheduler leads. The metric has the reason of the condition as a label, and value
+// 1 if quotas are enforced, else 0. Without a policy it has no series.
 func TestAHeartbeatProvesEnforcementForAWhile(t *testing.T) {
 	s := newEnforcedScene(t)
 	check.Equal(t, "the condition is evaluated again after", enforcement.StaleAfter-time.Second, s.evaluate().Until.Sub(noon))

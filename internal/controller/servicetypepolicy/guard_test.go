@@ -21,10 +21,11 @@ type guardSource struct{ last *policy.Guard }
 func (g *guardSource) Latest() *policy.Guard                         { return g.last }
 func (*guardSource) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 
-// TestGuardConditionIsWrittenByThePolicyController: condition BypassGuarded comes from the controller of the
-// admission policies, and this controller writes it with the other conditions. The condition outlives a
-// correction of the configuration, and a restart of an operator that has not found it yet. A condition that
-// changes while the API server refuses writes of the status is written later, with its event.
+// TestGuardConditionIsWrittenByThePolicyController: the controller of the admission policies finds out
+// condition BypassGuarded. The controller of the ServiceTypePolicy writes it with the other conditions. The
+// condition outlives a correction of the configuration. After a restart it stays until the new operator finds
+// it out. A condition that changes while the API server refuses writes of the status is written later, with
+// its event.
 func TestGuardConditionIsWrittenByThePolicyController(t *testing.T) {
 	s := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	guard := &guardSource{}

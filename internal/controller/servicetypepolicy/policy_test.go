@@ -163,7 +163,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 		{"the base is deleted", func() { check.NoError(t, s.client.Delete(s.Context(), s.base())) }, "False/BaseMissing: ", 0},
 		{"the operator restarts", func() { s.restart(); readEvidence() }, "False/BaseMissing: ", 0},
 		{"the policy is invalid", func() {
-			s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 50 })
+			s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 50 }) // at least 100 is valid
 		}, "False/InvalidPolicy: ", 0},
 	} {
 		step.change()
