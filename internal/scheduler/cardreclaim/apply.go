@@ -13,6 +13,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/gang"
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 	"cardquota.dev/operator/internal/scheduler/solver"
@@ -62,10 +63,10 @@ type planApplier struct {
 // the plan's pods fit, and reports that. Otherwise it leaves the session unchanged, and returns the node that turned out
 // not to fit, nil if something else failed. allOrNone means that the pods include all that the job needs for its minimum.
 func (a *planApplier) applyPlan(job *api.JobInfo, p *problem, plan *solver.Plan, allOrNone bool) (*unfitNode, bool) {
-	tried := &triedPlan{evicted: framework.NewStatement(a.Volcano), placed: framework.NewStatement(a.Volcano)}
+	tried := &triedPlan{evictions: newEvictions(p, plan), evicted: framework.NewStatement(a.Volcano), placed: framework.NewStatement(a.Volcano)}
 	// The tried evictions release the charges that show who has borrowed, so borrowers are found before.
-	borrowers := a.problems.borrowersOf(p, plan)
-	if err := a.tryEvictions(p, plan, tried); err != nil {
+	borrowers := a.borrowersOf(tried.evictions)
+	if err := a.tryEvictions(tried); err != nil {
 		klog.ErrorS(err, "Cards cannot be reclaimed", "job", klog.KRef(job.Namespace, job.Name))
 		tried.rollBack(a.Volcano)
 		return nil, false
@@ -151,32 +152,59 @@ func (tried *triedPlan) rollBack(ssn *framework.Session) {
 	snapshot.RestoreBound(ssn, tried.bound)
 }
 
-// tryEvictions evicts the victims of a plan in the session only, and adds them to the tried plan. After an error, the
-// caller rolls that back.
-func (a *planApplier) tryEvictions(p *problem, plan *solver.Plan, tried *triedPlan) error {
-	for _, victims := range plan.Victims {
+// newEvictions returns the evictions of a plan by job.
+func newEvictions(p *problem, plan *solver.Plan) []*jobEviction {
+	evictions := make([]*jobEviction, len(plan.Victims))
+	for i, victims := range plan.Victims {
 		eviction := &jobEviction{victimJob: p.victimJobs[victims.Job], indexes: victims.Pods, whole: victims.Whole}
 		if eviction.whole {
 			eviction.indexes = nil
-			for i := range eviction.victimJob.tasks {
-				eviction.indexes = append(eviction.indexes, i)
+			for index := range eviction.victimJob.tasks {
+				eviction.indexes = append(eviction.indexes, index)
 			}
 		}
 
-		a.addWork(workPerMove * len(eviction.indexes))
 		for _, index := range eviction.indexes {
-			task := eviction.victimJob.tasks[index]
-			eviction.tasks = append(eviction.tasks, task)
-			// Volcano's Discard would leave the pod as Running, so rollBack restores these.
-			if task.Status == api.Bound {
-				tried.bound = append(tried.bound, task)
-			}
+			eviction.tasks = append(eviction.tasks, eviction.victimJob.tasks[index])
+		}
+		evictions[i] = eviction
+	}
+	return evictions
+}
 
-			if err := tried.evicted.Evict(task, schedulerconfig.CardReclaim); err != nil {
-				return fmt.Errorf("evict %s: %w", klog.KObj(task.Pod), err)
+// borrowersOf returns the queues that lose cards with some evictions and use more of them than they
+// deserve, with the names of those cards, so that they do not borrow again at once. If CPU and memory are reclaimed too,
+// it has these as well. Flat queues borrow nothing.
+func (a *planApplier) borrowersOf(evictions []*jobEviction) map[string][]quota.Resource {
+	borrowers := map[string][]quota.Resource{}
+	for _, eviction := range evictions {
+		for _, task := range eviction.tasks {
+			for _, name := range a.problems.reclaimedNames(a.Ledger.Charged(string(task.UID))) {
+				for _, queue := range eviction.victimJob.path {
+					if !slices.Contains(borrowers[queue], name) && a.Ledger.AboveDeserved(queue, name) > 0 {
+						borrowers[queue] = append(borrowers[queue], name)
+					}
+				}
 			}
 		}
-		tried.evictions = append(tried.evictions, eviction)
+	}
+
+	return borrowers
+}
+
+// tryEvictions evicts the victims of a tried plan in the session only. After an error, the caller rolls that back.
+func (a *planApplier) tryEvictions(tried *triedPlan) error {
+	victims := tried.victims()
+	a.addWork(workPerMove * len(victims))
+	for _, task := range victims {
+		// Volcano's Discard would leave the pod as Running, so rollBack restores these.
+		if task.Status == api.Bound {
+			tried.bound = append(tried.bound, task)
+		}
+
+		if err := tried.evicted.Evict(task, schedulerconfig.CardReclaim); err != nil {
+			return fmt.Errorf("evict %s: %w", klog.KObj(task.Pod), err)
+		}
 	}
 	return nil
 }

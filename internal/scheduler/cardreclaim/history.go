@@ -316,8 +316,7 @@ func (s *reclaimSession) haveSameTakes(seen map[takeKey]seenTake) bool {
 }
 
 // hashLevels returns a hash of what a job's queue may use at each level of the tree, as far as its pending
-// pods request it. Other queues change that by what they use, on whatever nodes. Coverable is what unused guarantees cover
-// once pods below the level are evicted.
+// pods request it. Other queues change that by what they use, on whatever nodes.
 func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 	var total quota.Request
 	names := sets.New(quota.Compute[:]...)
@@ -335,15 +334,22 @@ func (s *reclaimSession) hashLevels(job *api.JobInfo) (sum uint64) {
 	for name := range names {
 		requested := total.Amount(name)
 		for i, may := range s.Ledger.MayUseByLevel(string(job.Queue), name) {
-			// What exceeds the request decides nothing, so its changes repeat no search.
-			sum += hashOf(struct {
-				name            quota.Resource
-				level           int
-				quota, deserved int64
-				coverable       int64
-			}{name, i, min(may.Quota, requested), min(may.Deserved, requested), min(may.Coverable, requested)})
+			sum += hashLevel(name, i, may, requested)
 		}
 	}
 
 	return sum
+}
+
+// hashLevel returns a hash of what a queue may use of a resource at a level. What exceeds the request decides nothing, so
+// its changes repeat no search.
+func hashLevel(resource quota.Resource, level int, may quota.MayUse, requested int64) uint64 {
+	return hashOf(struct {
+		resource quota.Resource
+		level    int
+		may      quota.MayUse
+	}{resource, level, quota.MayUse{
+		Quota: min(may.Quota, requested), Covered: min(may.Covered, requested), Coverable: min(may.Coverable, requested),
+		BesideKept: min(may.BesideKept, requested), Deserved: min(may.Deserved, requested),
+	}})
 }

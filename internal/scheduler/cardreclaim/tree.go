@@ -252,24 +252,3 @@ func (b *problemBuilder) reclaimedNames(charge *quota.Charge) (names []quota.Res
 
 	return names
 }
-
-// borrowersOf returns the queues that lose cards with a plan and use more of them than they
-// deserve, with the names of those cards, so that they do not borrow again at once. If CPU and memory are reclaimed too,
-// it has these as well. Flat queues borrow nothing.
-func (b *problemBuilder) borrowersOf(p *problem, plan *solver.Plan) map[string][]quota.Resource {
-	borrowers := map[string][]quota.Resource{}
-	for _, victims := range plan.Victims {
-		victim := p.victimJobs[victims.Job]
-		for _, task := range victim.tasks {
-			for _, name := range b.reclaimedNames(b.Ledger.Charged(string(task.UID))) {
-				for _, queue := range victim.path {
-					if !slices.Contains(borrowers[queue], name) && b.Ledger.AboveDeserved(queue, name) > 0 {
-						borrowers[queue] = append(borrowers[queue], name)
-					}
-				}
-			}
-		}
-	}
-
-	return borrowers
-}

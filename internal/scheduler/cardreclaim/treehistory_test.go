@@ -2,6 +2,7 @@ package cardreclaim
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -94,6 +96,21 @@ func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 	}
 }
 
+// TestEachNumberOfALevelRepeatsAFailedSearch: a search for 5 cards failed. If one of the numbers that say what the queue
+// may use changes from 0 to 1, the search may succeed, so the hash changes. From 5 to 6 it changes nothing for 5 cards.
+func TestEachNumberOfALevelRepeatsAFailedSearch(t *testing.T) {
+	hashWith := func(field int, amount int64) uint64 {
+		var may quota.MayUse
+		reflect.ValueOf(&may).Elem().Field(field).SetInt(amount)
+		return hashLevel("A", 0, may, 5)
+	}
+
+	for i := range reflect.TypeFor[quota.MayUse]().NumField() {
+		check.That(t, hashWith(i, 0) != hashWith(i, 1), "field %d of quota.MayUse is not in the hash", i)
+		check.Equal(t, fmt.Sprintf("hash of 5 and 6 in field %d", i), hashWith(i, 5), hashWith(i, 6))
+	}
+}
+
 // start lets a pending pod run on a node, since some time.
 func (s *scene) start(name, node string, age time.Duration) {
 	s.Update(name, func(p *corev1.Pod) {
@@ -161,4 +178,29 @@ func TestReclaimedCardsAreNotBorrowedAgain(t *testing.T) {
 		s.Cache.DeletePod(ended)
 	}
 	s.runSession(t).expectBound(t, "")
+}
+
+// TestCardsThatWereNotReclaimedMayBeBorrowed: queue ya deserves 4 A and 4 B, and has borrowed one of each with job mixed,
+// of which all pods but one are elastic. Job r lacks one A, so one pod of mixed with A is evicted. After that ya may not
+// borrow A for some minutes. It may borrow B, of which it lost nothing: job late, which no node takes before, gets one of
+// the 3 that are free on node m.
+func TestCardsThatWereNotReclaimedMayBeBorrowed(t *testing.T) {
+	s := newTree(`
+		queue x quota=8 deserved=4
+		queue xa parent=x quota=8 deserved=4 serviceType=training
+		queue y quota=8 deserved=4
+		queue ya parent=y quota=8 deserved=4 serviceType=training
+		node n model=A cards=8
+		node m model=B cards=8
+		job mixed queue=ya min=1 running=n*5,m*5 card=A|B age=1h
+		job running queue=xa min=1 running=n*3
+		job r queue=xa min=1 pending=1
+		job late queue=ya min=1 pending=1 card=B`, onJob("late", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} }))
+	s.runSession(t)
+	check.Equal(t, "evicted pods by queue", "ya 1", s.evictedByQueue())
+
+	s.settle()
+	s.Update("late-0", func(p *corev1.Pod) { p.Spec.NodeSelector = nil })
+	s.runSession(t)
+	check.Equal(t, "placed pods of late", 1, s.countPlaced("late"))
 }
