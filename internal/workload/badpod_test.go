@@ -19,11 +19,12 @@ func expectRefusal(t *testing.T, refusal *Refusal, reason string, wants ...strin
 	check.Refused(t, errors.New(refusal.Message()), wants...)
 }
 
-// TestRequestForRefusesPodsThatCannotBePlaced: some pods can never be placed. Their card name is not valid or no card
-// of the requested resource, or they request two card resources or more than a million cards. The request is refused
-// with the reason, so that the pod does not wait for ever. The cluster has H200, 4090 and slices of NVIDIA, 910B of
-// Huawei, and vendor.example/ppu, whose card no label names. The observer, a second implementation of the rules from
-// the documents alone, agrees with each row.
+// TestRequestForRefusesPodsThatCannotBePlaced: some pods can never be placed. Their card name is not valid or no
+// card of the requested resource. Or they request two card resources, more than a million cards, or a card that no
+// label names. The request is refused with the reason, so that the pod does not wait for ever. A card name that is
+// not valid is the first reason. The cluster has H200, 4090 and slices of NVIDIA, 910B of Huawei, and
+// vendor.example/ppu, whose card no label names. The observer, a second implementation of the rules from the
+// documents alone, agrees.
 func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 	const (
 		slice = "nvidia.com/mig-1g.18gb"
@@ -77,7 +78,7 @@ func TestRequestForRefusesPodsThatCannotBePlaced(t *testing.T) {
 			pod:          waitingPod().Requests(npu, "8").Card("H200"),
 			wantMessages: []string{"names card <H200>, which is requested as nvidia.com/gpu, but requests huawei.com/Ascend910"},
 		},
-		"names two cards, the second of another vendor": {
+		"names B300, which no node has, and 910B, requests an NVIDIA card": {
 			pod:          waitingPod().GPUs(1).Card("B300|910B"),
 			wantMessages: []string{"names card <910B>, which is requested as huawei.com/Ascend910"},
 		},

@@ -35,21 +35,22 @@ func TestWhoSaysWhetherAPodMayBeEvicted(t *testing.T) {
 }
 
 // TestWhichPodsMayBeEvicted: a pod that says nothing may be evicted. Pods of namespace kube-system and of the two
-// critical PriorityClasses of Kubernetes never are, even if they and their PodGroup allow it.
+// critical PriorityClasses of Kubernetes never are, even if they and their PodGroup allow it. Kubernetes' own
+// components run in those. Other annotations, classes and namespaces with similar names decide nothing.
 func TestWhichPodsMayBeEvicted(t *testing.T) {
 	allows := map[string]string{preemptable: "true"}
 
 	for name, tc := range map[string]struct {
 		pod   *builder.PodBuilder
-		group map[string]string
+		group map[string]string // the annotations of its PodGroup
 		want  bool
 	}{
-		"an ordinary pod": {
+		"an ordinary pod without a PodGroup": {
 			pod:  runningPod(),
 			want: true,
 		},
-		"a pod without annotations and labels": {
-			pod:   builder.Pod("", ""),
+		"a PodGroup without annotations": {
+			pod:   runningPod(),
 			group: map[string]string{},
 			want:  true,
 		},

@@ -8,9 +8,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestExcessesAreDescribedByTheFirstAndCounted: some amounts of queue chat do not count, because its parent web
-// has less, or because there is no quota to inherit. CPU is in millicores. The message explains the first of them and
-// says how many others there are.
+// TestExcessesAreDescribedByTheFirstAndCounted: some amounts of queue chat do not count, because there is no quota to
+// inherit, or its parent web has less than chat or than all its children together. CPU is in millicores. The message
+// explains the first amount and says how many others there are.
 func TestExcessesAreDescribedByTheFirstAndCounted(t *testing.T) {
 	above := quota.Excess{Kind: quota.QuotaAboveParent, Of: "H200", Parent: "web", Written: 8, Limit: 6, Allowed: 6}
 	scaled := quota.Excess{

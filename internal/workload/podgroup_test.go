@@ -315,8 +315,8 @@ func TestAnInvalidCardRequestIsRefused(t *testing.T) {
 
 // TestPodGroupRequestEqualsExactFractions: card.request and minResources are random. The request equals the rule of
 // TestAPodGroupRequestsTheLargerOfTotalAndMinimum, which the test computes in exact fractions. The count of each
-// entry of card.request is the larger of two: what it says, and its part of minResources. What no entry names is any
-// card.
+// entry of card.request is the larger of two: what it says, and its part of minResources, rounded up. That part is its
+// fraction of all entries of the resource. A resource that no entry names may be any of its cards.
 func TestPodGroupRequestEqualsExactFractions(t *testing.T) {
 	// The resource of each request, and the cards of each resource in the cluster.
 	resources := map[string]string{

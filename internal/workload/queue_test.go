@@ -73,7 +73,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 
 	long := withName(strings.Repeat("q", 253))
 	some := card.Amount{Name: "H200", Count: 8}
-	nothing := withCapabilities(nil)
+	noCapability := withCapabilities(nil)
 
 	anyCard := quota.Limits{AnyCard: true, MilliCPU: endless, Memory: endless}
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -91,7 +91,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantLimits: limits(cpu, memory, card.Amount{Name: "H200"}),
 		},
 		"8 H200 without a capability: no CPU and memory": {
-			queue:      newQueue(`{"H200":8}`, nothing),
+			queue:      newQueue(`{"H200":8}`, noCapability),
 			wantLimits: limits(0, 0, some),
 		},
 		"an empty quota: no cards": {
@@ -99,7 +99,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantLimits: limits(cpu, memory),
 		},
 		"no quota, no capability, Enforce: no cards, CPU and memory without a limit": {
-			queue:      newQueue("", withoutQuota, nothing),
+			queue:      newQueue("", withoutQuota, noCapability),
 			mode:       v1alpha1.UnmanagedEnforce,
 			wantLimits: limits(endless, endless),
 		},
@@ -109,17 +109,17 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantLimits: limits(cpu, memory),
 		},
 		"no quota, no capability, Ignore: any card, CPU and memory without a limit": {
-			queue:      newQueue("", withoutQuota, nothing),
+			queue:      newQueue("", withoutQuota, noCapability),
 			mode:       v1alpha1.UnmanagedIgnore,
 			wantLimits: anyCard,
 		},
 		"queue root, Enforce: its quota does not count, no cards": {
-			queue:      newQueue(`{"H200":1}`, withName("root"), nothing, inState("")),
+			queue:      newQueue(`{"H200":1}`, withName("root"), noCapability, inState("")),
 			mode:       v1alpha1.UnmanagedEnforce,
 			wantLimits: limits(endless, endless),
 		},
 		"queue root, Ignore: any card": {
-			queue:      newQueue(`{"H200":1}`, withName("root"), nothing, inState("")),
+			queue:      newQueue(`{"H200":1}`, withName("root"), noCapability, inState("")),
 			mode:       v1alpha1.UnmanagedIgnore,
 			wantLimits: anyCard,
 		},
@@ -129,7 +129,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantLimits: limits(endless, endless),
 		},
 		"no quota, no capability, Deny: nothing": {
-			queue:      newQueue("", withoutQuota, nothing),
+			queue:      newQueue("", withoutQuota, noCapability),
 			mode:       v1alpha1.UnmanagedDeny,
 			wantLimits: limits(0, 0),
 		},
@@ -164,7 +164,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			wantLimits: limits(0, 0),
 		},
 
-		// its state: a Queue that is not open, or is being deleted, refuses, and its limits stay; queue root needs no state
+		// its state: a Queue that is being deleted, or else is not open, refuses, and its limits stay; root needs no state
 		"closed": {
 			queue:       newQueue(`{}`, inState("Closed")),
 			wantLimits:  limits(cpu, memory),

@@ -48,8 +48,8 @@ func blockedReasonOf(s quota.InsufficientQuota) v1alpha1.BlockedReason {
 
 // TestEveryInsufficientQuotaIsReadAgain: the scheduler states refusals as messages in conditions, and the operator
 // reads them again to say why a workload waits. The limits are random. What is read is the refusal itself, with
-// memory rounded up to whole Mi, and has the reason that the limit means (blockedReasonOf). Reasons of nodes, which
-// begin with a small letter, are read alike.
+// memory rounded up to whole Mi, and has the reason that the limit means (blockedReasonOf). It does not matter whether
+// unmanagedQueues denies the queue. Reasons of nodes, which begin with a small letter, are read alike.
 func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		insufficient := quota.InsufficientQuota{
@@ -64,7 +64,7 @@ func TestEveryInsufficientQuotaIsReadAgain(t *testing.T) {
 			Limit:       rapid.Int64Range(0, 9).Draw(t, "limit"),
 			GracePeriod: time.Minute,
 		}
-		if insufficient.Kind != quota.Terminating {
+		if insufficient.Kind != quota.Terminating { // terminating pods use cards alone
 			insufficient.Of = rapid.SampledFrom([]quota.Resource{"", quota.CPU, quota.Memory}).Draw(t, "of")
 		}
 
@@ -222,9 +222,9 @@ func drawRefusal(t *rapid.T, of sentence) Refusal {
 }
 
 // TestEverySentenceIsReadAgain: what is written of a refusal is read again, in words and as data. This is so for
-// every code that is read: with card names of all letters, large numbers, CPU and memory, and ancestors in a tree. In
-// a sentence, decidedMark stands behind what is enough to recognise it. A message that is truncated there has its
-// code.
+// every code that means a reason to wait (blocked): with card names of all letters, large numbers, CPU and memory, and
+// ancestors in a tree. In the text of a sentence, fields stand in {}, and decidedMark (¦) stands behind what is enough
+// to recognise it. A message that is truncated there has its code.
 func TestEverySentenceIsReadAgain(t *testing.T) {
 	for _, of := range sentences {
 		if of.blocked == "" {

@@ -15,12 +15,12 @@ import (
 
 // TestUsageOfPodsThatBypassedAdmission: pods can reach a node without our webhooks, which check the namespace of a
 // queue. Queue q selects namespace lab, queue open all of them, and "evil" is another namespace. A pod of evil is
-// charged to q only if it was charged before, or if our scheduler bound it. Our scheduler checked the queue of its
-// PodGroup, or wrote the record charged-queue. Otherwise any tenant could fill the quota of another one. A resource
-// that is a card on no node counts only with that record of our scheduler, or as the card of the last charge. The pod
-// runs on node h200, which has H200. It requests 1 GPU, or 1000 evil.example/x and names H200 (podWithUnknownCard). A
-// row says "our scheduler" if that bound the pod (ours); last is the charge before. The observer, a second
-// implementation of the rules from the documents alone, agrees with each row.
+// charged to q only if it was charged to q before, or if our scheduler bound it. Our scheduler checked the queue of
+// its PodGroup, or wrote the record charged-queue. Otherwise any tenant could fill the quota of another one. A
+// resource that is a card on no node counts only with that record of our scheduler, or as the card of the last
+// charge. The pod runs on node h200, which has H200. It requests 1 GPU, or 1000 evil.example/x and names H200
+// (podWithUnknownCard). A row says "our scheduler" if that bound the pod (ours); last is the charge before. The
+// observer, a second implementation of the rules from the documents alone, agrees with each row.
 func TestUsageOfPodsThatBypassedAdmission(t *testing.T) {
 	podWithUnknownCard := func(namespace string) *builder.PodBuilder {
 		return runningPodIn(namespace).Requests("evil.example/x", "1000").Card("H200")

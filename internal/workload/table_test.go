@@ -76,12 +76,13 @@ func amounts(name card.Name, count card.Count) []card.Amount {
 	return []card.Amount{{Name: name, Count: count}}
 }
 
-// TestWhatAPodIsCharged: a placed pod is charged for the cards of its node, to its queue. Nodes h200, 4090 and ascend
-// have one model each. Node mig has H200 and slices, sliced has slices of H200 alone. No label names the card of node
-// unnamed. A pod runs on node h200 unless the row names another node. The queue is that of the record which our
-// scheduler writes at the binding (ChargedQueue). Otherwise it is that of the PodGroup, of the last charge, or of an
-// annotation, in this order. The observer, a second implementation of the rules from the documents alone, agrees with
-// each row.
+// TestWhatAPodIsCharged: a placed pod is charged for the cards of its node, to its queue. Nodes h200, 4090 and
+// ascend have one model each. Node mig has H200 and slices, sliced has slices of H200 alone. No label names the
+// card of node unnamed. A pod runs on node h200 unless the row names another node. Where the node names no card,
+// that of the last charge counts, else all that the pod may use, so that no quota is exceeded. The queue is that of
+// the record which our scheduler writes at the binding (ChargedQueue). Otherwise it is that of the PodGroup, of the
+// last charge, or of an annotation, in this order. The observer, a second implementation of the rules from the
+// documents alone, agrees.
 func TestWhatAPodIsCharged(t *testing.T) {
 	last := func(queue string, name card.Name, count card.Count) *quota.Charge {
 		return &quota.Charge{Queue: queue, Cards: amounts(name, count)}
@@ -379,8 +380,8 @@ func TestServiceTypePrecedence(t *testing.T) {
 }
 
 // TestRefusalsAreWrittenInWholeNumbers: a refusal names the queue, what is insufficient, and the numbers in whole
-// cards, millicores or MiB. Its topic stays the same while only the total of what is used changes, so that users get
-// no new event. The topic differs once the limit changes.
+// cards, millicores or MiB, rounded up. Its topic stays the same while only the total of what is used changes, so
+// that users get no new event. The topic differs once the limit changes.
 func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		insufficient quota.InsufficientQuota

@@ -36,11 +36,11 @@ func policies(text string) (all []batch.LifecyclePolicy) {
 }
 
 // TestVCJobEvictionPolicyFollowsItsPolicies: policies of a Volcano job say what its controller does when a pod is
-// evicted. No action, SyncJob or EnqueueJob: nothing, so the job is elastic. Any other action restarts something, so
-// the job is inelastic: one evicted pod costs it all. Abort, terminate or complete: it also ends. In a text, policies
-// EVENT:ACTION of the job come first, then those of each task behind a bar. An event may be * for any, a list A+B, or
-// an exit code. The first policy for PodEvicted or * decides, for a task's pods the first one of the task. The worst
-// task decides for the job. Policies for other events and exit codes do nothing.
+// evicted. No action, SyncJob or EnqueueJob: nothing, so the job is elastic. Any other action restarts something,
+// so the job is inelastic: one evicted pod costs it all. Abort, terminate or complete: it also ends. In a text,
+// policies EVENT:ACTION of the job come first, then those of each task behind a bar. An event may be * for any, a
+// list A+B, or an exit code. The first policy for PodEvicted or * decides: for a task's pods the first one of the
+// task, if it has one. The worst task decides for the job. Policies for other events and exit codes do nothing.
 func TestVCJobEvictionPolicyFollowsItsPolicies(t *testing.T) {
 	for want, texts := range map[EvictionPolicy][]string{
 		{}: {

@@ -187,9 +187,10 @@ func TestVCJobRequestsTheCardsOfItsMinimum(t *testing.T) {
 	}
 }
 
-// TestVCJobMinimumIsVolcanos: Volcano's job controller creates a PodGroup whose minimum it counts pod by pod, by the
-// priority of their tasks. First come the pods of the tasks' own minimums, unless the job needs fewer than these
-// together. The test counts in this way. On random jobs, minimumPods has the same number of pods of each task.
+// TestVCJobMinimumIsVolcanos: Volcano's job controller creates a PodGroup whose minimum it counts pod by pod, by
+// the priority of their tasks. First come the pods of the tasks' own minimums, unless the job needs fewer than
+// these together. A task without a minimum counts with all its pods in that sum, and yet none of them comes first.
+// The test counts in this way. On random jobs, minimumPods has the same number of pods of each task.
 func TestVCJobMinimumIsVolcanos(t *testing.T) {
 	priorities := map[string]int32{"low": -1, "": 0, "high": 1}
 

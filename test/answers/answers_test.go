@@ -21,6 +21,7 @@ import (
 // step with isAside may fail without ending the test.
 func TestWaitingPodsAndFindingsAreExplainedAtEachStep(t *testing.T) {
 	all := states()
+	// Node legacy has the cards of the time before the installation, and no label names those of unlabelled.
 	nodes := []cluster.NodeProfile{nodesOf("legacy", 1, "4"), {Name: "unlabelled", Allocatable: corev1.ResourceList{
 		"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "amd.com/gpu": resource.MustParse("8")}}}
 

@@ -84,10 +84,11 @@ func watchUntilGone(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (o
 	return s, ctx.Err()
 }
 
-// TestHowDeletedPodsEnd: kwok runs no containers, so its stages imitate how the pods of a real kubelet end after
-// a deletion. By default the containers do not handle SIGTERM and fail at once with exit code 143 = 128 + 15.
-// Annotations of the pod choose another exit code or a delay. The grace period bounds the delay. The pod's
-// object vanishes after its last status.
+// TestHowDeletedPodsEnd: kwok runs no containers, so its stages imitate how the pods of a real kubelet end
+// after a deletion. Before it the pod is ready and has an address, and its init container has completed. By
+// default the containers do not handle SIGTERM and fail at once with exit code 143 = 128 + 15. Annotations of
+// the pod choose another exit code or a delay. The grace period bounds the delay. The pod's object vanishes
+// after its last status.
 func TestHowDeletedPodsEnd(t *testing.T) {
 	c := sharedCluster(t)
 	const (

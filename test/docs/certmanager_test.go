@@ -14,7 +14,8 @@ import (
 // TestCertManagerRenewsWithoutARefusedWrite: an administrator who installs with cert-manager, as docs/install.md
 // says, can renew the webhooks' certificate and its CA at any time. The running pod of the operator serves the new
 // ones, and the API server denies no write of a CardQuota meanwhile. Without cert-manager again, the operator makes
-// its own certificate, and nothing of cert-manager is left.
+// its own certificate, and nothing of cert-manager is left. The node has 8 cards. The images are built as under
+// sudo: their files belong to the user of sudo.
 func TestCertManagerRenewsWithoutARefusedWrite(t *testing.T) {
 	program, err := findCertManager()
 	if err != nil {
@@ -23,7 +24,7 @@ func TestCertManagerRenewsWithoutARefusedWrite(t *testing.T) {
 
 	e := newEngineer(t)
 	e.startCertManager(program)
-	e.typeCommands("export SUDO_UID=65534 SUDO_GID=65534\n" + e.sectionCommands("README.md", "## On a real cluster")[0]) // builds the images, as under sudo
+	e.typeCommands("export SUDO_UID=65534 SUDO_GID=65534\n" + e.sectionCommands("README.md", "## On a real cluster")[0]) // builds the images
 	e.Expect(e.runShell(`find dist ! -uid 65534 -o ! -gid 65534`)).To(BeEmpty(), "files that do not belong to the user of sudo")
 	e.pushImages()
 	section := e.sectionCommands("docs/install.md", "### With cert-manager")

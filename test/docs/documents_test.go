@@ -23,8 +23,8 @@ func readDocument(t *testing.T, name string) string {
 
 // TestEveryReasonIsInTroubleshooting: a user who reads a reason on an object finds it in docs/troubleshooting.md.
 // These are the reasons of conditions, waiting pods and blocked workloads, and the anomalies of the inventory.
-// Reasons that say that all is well (inOrder) need no entry. The document also has the words of three messages of
-// the scheduler as its sources have them.
+// Reasons after which the user has nothing to do (inOrder) need no entry. The document also has the words of three
+// messages of the scheduler as its sources have them.
 func TestEveryReasonIsInTroubleshooting(t *testing.T) {
 	document := readDocument(t, "docs/troubleshooting.md")
 	inOrder := []string{

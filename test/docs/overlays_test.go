@@ -91,8 +91,9 @@ func checkPostRenderer(t *testing.T, document, text string) {
 }
 
 // TestPostRendererChangesTheOneImage: an administrator who installs Volcano with Helm gets our scheduler with the
-// post-renderer of docs/helm.md, a script that Helm pipes all manifests through. Given Volcano's installer, the script
-// changes the image and the ConfigMap of Deployment volcano-scheduler, and the image of no other Deployment.
+// post-renderer of docs/helm.md, a script that Helm pipes all manifests through. The document has the plugin with
+// which Helm runs it (checkPostRenderer). Given Volcano's installer, the script changes the image and the ConfigMap
+// of Deployment volcano-scheduler, and the image of no other Deployment.
 func TestPostRendererChangesTheOneImage(t *testing.T) {
 	const (
 		document = "docs/helm.md"

@@ -76,7 +76,7 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 	}
 
 	s.wantGroupReason("bad-request", "PodGroup annotation volcano.sh/card.request: ")
-	// A bare pod does not use the Job's annotation, only its own.
+	// A pod without a job runs: its annotation card.request is not read.
 	s.wantPods(map[string]string{"no-name": runningAndWaiting(0, 1), "empty-half": runningAndWaiting(0, 1), "no-such": runningAndWaiting(0, 1), "job-request": runningAndWaiting(1, 0)})
 	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badwork", card: h200, count: 1, pods: 4}))
 	s.wantRunningAndWaiting("good", 4, 0)

@@ -42,7 +42,7 @@ func TestQuotaLimitsVCJobs(t *testing.T) {
 	s.wantRunningAndWaiting("limits", 0, 0)
 
 	s.createObjects(s.newVCJob(podSet{name: "none", queue: "vcjobs", card: rtx4090, count: 1, pods: 2}))
-	s.wantGroupReason("none", insufficientMessage("vcjobs", rtx4090, 1, 0))
+	s.wantGroupReason("none", insufficientMessage("vcjobs", rtx4090, 1, 0)) // 1 of its 2 pods is its minimum
 	s.wantRunningAndWaiting("none", 0, 0)
 	s.wantUsedPendingAndOver("vcjobs", h200, 3, 2+5+4, 0) // beyond, gang and limits wait
 	s.wantUsedPendingAndOver("vcjobs", h800, 8, 0, 0)

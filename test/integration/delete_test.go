@@ -23,17 +23,18 @@ func readError[T any](read func() (T, error)) func() error {
 	}
 }
 
-// TestQueueThatWasThereBeforeStays: a Queue exists before its CardQuota. A user copied into it the annotation with which
-// the operator marks Queues that it created. The operator adopts the Queue and writes its fields, and the pod in it
-// counts. When the CardQuota is deleted, the operator leaves the Queue, since it did not create it. It empties the quota
-// and removes CPU, memory and priority, so that nothing new starts, and gives up all its fields. The weight of 3 and the
-// annotations of others stay. The deletion does not wait for the pod.
+// TestQueueThatWasThereBeforeStays: a Queue exists before its CardQuota. A user wrote into it the annotation
+// created-by, with which the operator marks Queues that it created: from a user that proves nothing. The operator
+// adopts the Queue and writes its fields, and the pod in it counts. When the CardQuota is deleted, the operator
+// leaves the Queue, since it did not create it. It empties the quota and removes CPU, memory and priority, so that
+// nothing new starts, and gives up all its fields. The weight of 3, the user's annotations and closed-by-parent,
+// which Volcano reads, stay. The deletion does not wait for the pod.
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")
 
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-		"example.com/cost-centre": "1", "cardquota.dev/created-by": name, // copied from another Queue
+		"example.com/cost-centre": "1", "cardquota.dev/created-by": name,
 	}}}
 
 	queue.Spec.Weight = 3
@@ -147,9 +148,10 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 }
 
 // TestRetainedQueueIsUnchangedAndUnowned: with deletionPolicy Retain the Queue outlives its CardQuota. It keeps its
-// spec and annotations. The operator removes its label and gives up all its fields, so that another field manager may
-// change them without a conflict. The metric of unowned quotas counts its 8 cards. A later CardQuota of the same name
-// adopts the Queue. When this CardQuota is deleted, the Queue stays, because it was retained once.
+// spec and annotations. The operator removes its label and gives up all its fields, so that another field manager
+// may change them without a conflict. User tuning-tool keeps the type that it has set. The metric of unowned quotas
+// counts its 8 cards. A later CardQuota of the same name adopts the Queue. When this CardQuota is deleted, the
+// Queue stays, because it was retained once.
 func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
 	patchAs(t, builder.Queue(name).UID("").Obj(), "tuning-tool", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })

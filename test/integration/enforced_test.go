@@ -94,13 +94,13 @@ func TestEnforcedNamesWhatPreventsEnforcement(t *testing.T) {
 	admin.CreateWithCleanup(t, quota)
 
 	setState(t, name, "Open")
-	g.Expect(s.writeHeartbeat(t.Context(), enforcement.StaleAfter+time.Second)).To(gomega.Succeed())
+	g.Expect(s.writeHeartbeat(t.Context(), enforcement.StaleAfter+time.Second)).To(gomega.Succeed(), "a heartbeat that is too old")
 	expectEnforced(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 
 	writeLeaderLease(t, stockScheduler+"_0f3e", time.Minute)
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring(stockScheduler+"_0f3e has held the leader Lease")))
 
-	// It ends by itself without a renewal.
+	// The Lease expires without a renewal, and the report of it ends.
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("False/NoHeartbeat"))
 
 	pod := stockPod(t)
@@ -113,7 +113,7 @@ func TestEnforcedNamesWhatPreventsEnforcement(t *testing.T) {
 	admin.DeleteAndWait(t, pod)
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
 
-	// Ours reports that it uses another text, and that another scheduler binds its pods.
+	// Ours reports that it uses another configuration, and then that another scheduler binds its pods.
 	right := s.report.ConfigHash
 	s.changeReport(func(r *enforcement.Report) {
 		r.ConfigHash = "another"

@@ -72,7 +72,7 @@ func TestWorkloadsInQueuesThatTheyMayNotUseAreRefused(t *testing.T) {
 			changeInput: setOtherTeam,
 			wantRefusal: "spec.queue: Forbidden: " + mayNotUse,
 		},
-		"a pod whose PodGroup, in another namespace, names the queue: refused": {
+		"another namespace, a pod names queue open, but its PodGroup names training and decides: refused": {
 			object: byGroup,
 			changeInput: func(w *WorkloadInput) {
 				setOtherTeam(w)
@@ -195,7 +195,7 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} },
 		},
-		"a vcjob that names no scheduler": {object: newVCJob("open", nil, newTask(1, nil, oneCard))},
+		"a vcjob that names no scheduler: its job controller writes volcano": {object: newVCJob("open", nil, newTask(1, nil, oneCard))},
 		"another scheduler, schedulerBypassPolicy Warn": {
 			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}),

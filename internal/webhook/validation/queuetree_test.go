@@ -220,7 +220,7 @@ func TestQueueAnnotationsOfATreeAreValidated(t *testing.T) {
 		annotations              annotationMap
 		wantRefusal, wantWarning string
 	}{
-		"all annotations": {
+		"all annotations, and B without a quota of its own, so the parent's may allow it": {
 			annotations: annotationMap{quota: `{"A":8}`, deserved: `{"A":8,"B":1}`, guarantee: `{"A":2}`, stopPolicy: "Hold", v1alpha1.AnnotationParentOnly: "true"},
 		},
 		"deserved is not JSON: refused": {

@@ -13,10 +13,11 @@ import (
 )
 
 // TestServiceTypePolicyIsValidated: the webhook refuses a policy that contradicts itself, a change only for what it
-// makes worse. It warns of deprecated fields, of CardQuotas that lose their service type, and where the operator
-// cannot render the scheduler's configuration. Types inference and training are built in. The operator merges the
-// policy with a base, a ConfigMap of Volcano, and writes the result into the rendered ConfigMap. Without a base it
-// uses Volcano's default, if the policy is new or was rendered from that default.
+// makes worse. It warns of what the policy newly stops, as Deny does, of deprecated fields, and of CardQuotas whose
+// service type is not defined. It also warns where the operator cannot render the scheduler's configuration. Types
+// inference and training are built in. The operator merges the policy with a base, a ConfigMap of Volcano, and
+// writes the result into the rendered ConfigMap. Without a base it uses Volcano's default, with a warning, if the
+// policy is new or was rendered from that default.
 func TestServiceTypePolicyIsValidated(t *testing.T) {
 	newPolicy := func(changes ...func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -102,7 +103,7 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 			}),
 			base: validBase,
 		},
-		"two CardQuotas have a service type that is no longer defined": {
+		"two CardQuotas have a service type that is not defined": {
 			policy:      newPolicy(withTypes(v1alpha1.ServiceType{Name: "inference"})),
 			base:        validBase,
 			quotas:      []*v1alpha1.CardQuota{newQuotaOf8H200("b", setBatch), newQuotaOf8H200("a", setBatch), newQuotaOf8H200("c")},
@@ -135,7 +136,7 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 			s.PriorityClassPolicy = v1alpha1.PriorityClassesManaged
 			s.NodeOrderWeightPercent = 4
 		}), base: validBase},
-		"the ConfigMaps cannot be read": {policy: newPolicy(), isBaseUnknown: true},
+		"the ConfigMaps cannot be read, so the webhook says nothing of them": {policy: newPolicy(), isBaseUnknown: true},
 		"the base ConfigMap is gone, and the rendered ConfigMap stays": {
 			policy:            rendered,
 			renderedConfigMap: newRenderedFrom("ConfigMap a/b, key c"),

@@ -16,8 +16,8 @@ import (
 // job after 3 retries, or leaves it with too few pods. With vcjobEvictionPolicy RestartOnEviction the webhook adds
 // two things to a new gang in a reclaimable queue. These are a policy to restart it as a whole after an eviction, and
 // maxRetry 100. It changes nothing that the user has decided: a job that an eviction is to end gets nothing. The job is
-// in queue training, with 2 pods of 4 cards each. In rows that do not say what the job gets, it gets only maxRetry.
-// The user has a policy for evicted pods there, or an evicted pod does not stop the job.
+// in queue training, which is reclaimable, with 2 pods of 4 cards each. In rows that do not say what the job gets, it
+// gets only maxRetry. The user has a policy for evicted pods there, or an evicted pod does not stop the job.
 func TestVCJobsGetDefaultsForEvictions(t *testing.T) {
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	both := JobDefaults{DefaultMaxRetry, restart}

@@ -26,8 +26,8 @@ func (feed *eventFeed) advance(seconds int) {
 	feed.now = feed.now.Add(time.Duration(seconds) * time.Second)
 }
 
-// podOf returns a pod of a workload, of a given try.
-func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.Pod {
+// podOf returns a member of a workload, of a given try.
+func podOf(role, group string, try, member int, phase corev1.PodPhase) *corev1.Pod {
 	name := fmt.Sprintf("%s-%d", group, member)
 	p := CardPod(role, group, name, "").UID(types.UID(fmt.Sprintf("%s/%d", name, try))).Phase(phase)
 	if phase != corev1.PodPending {
@@ -39,15 +39,15 @@ func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.P
 // runPods sets members of a workload running.
 func (feed *eventFeed) runPods(role, group string, try int, members ...int) {
 	for _, m := range members {
-		feed.observe(podOf(role, group, m, try, corev1.PodPending), feed.now)
-		feed.observe(podOf(role, group, m, try, corev1.PodRunning), feed.now)
+		feed.observe(podOf(role, group, try, m, corev1.PodPending), feed.now)
+		feed.observe(podOf(role, group, try, m, corev1.PodRunning), feed.now)
 	}
 }
 
 // deletePods marks members as deleted and removes them.
 func (feed *eventFeed) deletePods(role, group string, try int, members ...int) {
 	for _, m := range members {
-		p := podOf(role, group, m, try, corev1.PodRunning)
+		p := podOf(role, group, try, m, corev1.PodRunning)
 		p.DeletionTimestamp = &metav1.Time{Time: feed.now}
 		feed.observe(p, feed.now)
 		p.Status.Phase = corev1.PodFailed
@@ -103,8 +103,8 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 		},
 		"a pod that waits is deleted: it did no work": {
 			func(feed *eventFeed) {
-				feed.observe(podOf(Trainer, "b", 0, 1, corev1.PodPending), feed.now)
-				feed.podDeleted(podOf(Trainer, "b", 0, 1, corev1.PodPending), feed.now)
+				feed.observe(podOf(Trainer, "b", 1, 0, corev1.PodPending), feed.now)
+				feed.podDeleted(podOf(Trainer, "b", 1, 0, corev1.PodPending), feed.now)
 			},
 			Loss{}, Usage{Gangs: 1, Cards: 8},
 		},
