@@ -98,8 +98,8 @@ func TestOverAllocationIsAllowedByAll(t *testing.T) {
 
 // TestOverAllocationNamesTheSumAndItsParts: the quotas for a card are over-allocated if they add up to more than
 // healthy nodes have. The status of a CardQuota names each such card that it has quota for: the sum, its own part
-// ("here") and the largest others. Each row asks for CardQuota a or late. Late was created an hour after b, so b owns
-// the queue that both name.
+// ("here") and the largest others. Each row asks for CardQuota a or late. Late was created an hour after b (the last
+// number of newQuotaOfH200), so b owns the queue that both name.
 func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota   *v1alpha1.CardQuota

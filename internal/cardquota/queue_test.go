@@ -185,13 +185,11 @@ var createdBy = managedFields("cardquota", "Apply", `{"f:metadata":{"f:annotatio
 // TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue: the operator deletes a Queue with its CardQuota only if
 // it created the Queue. It knows that from annotation created-by, which counts only while the operator itself owns
 // it: a user may copy or write the annotation. Later applies keep it, so that server-side apply does not remove it,
-// and never add it. They are for the Queue that exists, by its UID, and create none. createdBy is the operator's
-// entry for the annotation; plannedFields are its other fields.
+// and never add it. They are for the Queue that exists, by its UID, and create none. A drained Queue is that of a
+// CardQuota that is being deleted. createdBy is the operator's entry for the annotation; plannedFields are its other
+// fields.
 func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
-	hasAnnotation := func(q *v1beta1.Queue) {
-		q.UID = "1-2-3"
-		q.Annotations["cardquota.dev/created-by"] = "first"
-	}
+	hasAnnotation := func(q *v1beta1.Queue) { q.Annotations["cardquota.dev/created-by"] = "first" }
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		live        *v1beta1.Queue
@@ -207,6 +205,7 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 			managedFields("kubectl-edit", "Update", string(createdBy.FieldsV1.Raw)))},
 		"the operator gave the Queue up, and the annotation stayed": {live: liveQueue(hasAnnotation)},
 	}) {
+		tc.live.UID = "1-2-3"
 		check.Equal(t, "created by the operator", tc.wantCreator != "", CreatedByOperator(tc.live))
 		for name, applied := range map[string]DesiredQueue{
 			"desired": flatQueue(newNotebookQuota(), servicetype.BuiltIn, tc.live),
@@ -214,8 +213,7 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 		} {
 			check.Equal(t, name+": annotation", tc.wantCreator, applied.Config.Annotations["cardquota.dev/created-by"])
 			check.That(t, applied.Config.ResourceVersion == nil, "%s: the apply creates a Queue that exists", name)
-			check.That(t, tc.live.UID == "" || (applied.Config.UID != nil && *applied.Config.UID == tc.live.UID),
-				"%s: the apply may change another Queue of the name", name)
+			check.Equal(t, name+": UID of the Queue that the apply may change", &tc.live.UID, applied.Config.UID)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func TestSummaryListsAsManyCardsAsFit(t *testing.T) {
 			cards: over,
 			want:  "3/2 C-30, 0/2 A-10, 0/2 B-20",
 		},
-		"five cards, the first of 63 characters: two do not fit": {
+		"five cards, the first of 63 characters: only three fit beside the words \", and 2 more\"": {
 			cards: quotasOfTwo(long, "A-10", "B-20", "C-30", "D-40"),
 			want:  "0/2 " + long + ", 0/2 A-10, 0/2 B-20, and 2 more",
 		},
@@ -349,9 +349,9 @@ func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 	}
 }
 
-// TestEventsReportChangesOfConditions: an event names a change for the worse to users, and that the CardQuota gets
-// ready. A condition that keeps its reason has no second event. Usage that falls below the quota again has no event
-// either. The team has a quota of 2 H800.
+// TestEventsReportChangesOfConditions: users get an event when a condition of the CardQuota changes for the worse, and
+// when it becomes Ready. A condition that keeps its reason has no second event. Usage that falls below the quota again
+// has no event either, because the CardQuota was Ready all the time. The team has a quota of 2 H800.
 func TestEventsReportChangesOfConditions(t *testing.T) {
 	status := func(change func(*StatusInput)) v1alpha1.CardQuotaStatus {
 		input := newStatusInput(nil, nil)

@@ -175,24 +175,21 @@ func TestFlatQueuesInheritNoQuota(t *testing.T) {
 	}
 }
 
+// queueInTree is a Queue without a CardQuota, with its parent and what it has of cards.
+func queueInTree(name, parent, quota, deserved string) *v1beta1.Queue {
+	return builder.Queue(name).Quota(quota).Annotation(v1alpha1.AnnotationCardDeserved, deserved).Parent(parent).Obj()
+}
+
 // TestQueuesWithoutACardQuotaCountInTheTree: the scheduler enforces each Queue of the tree, also one without a
 // CardQuota, such as byhand below web. Byhand deserves 8, chat and search deserve 4 each. These are 16, and web has
 // 8, so chat gets half of its 4. Queue inleaf makes lab a parent, which must have no work of its own (WorkInParent).
-// Usage of byhand and below counts for web and tenant. The parent of lost is missing, and top has none, so both count
-// for themselves alone. CardQuota chat decides its parent, not the Queue chat.
+// Chat has a CardQuota, which decides its parent, and not the Queue, which has parent nowhere.
 func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	all := newTenantTree()
-	queue := func(name, parent, quota, deserved string) *v1beta1.Queue {
-		return builder.Queue(name).Quota(quota).Annotation(v1alpha1.AnnotationCardDeserved, deserved).Parent(parent).Obj()
-	}
-
 	tree := NewTree(slices.Collect(maps.Values(all)), []*v1beta1.Queue{
-		queue("byhand", "web", `{"H200":8}`, `{"H200":8}`),
-		queue("below", "byhand", `{"H200":2}`, `{"H200":2}`),
-		queue("chat", "nowhere", `{}`, `{}`),
-		queue("inleaf", "lab", `{}`, `{}`),
-		queue("lost", "missing", `{"H200":8}`, `{}`),
-		queue("top", "root", `{"H200":8}`, `{}`),
+		queueInTree("byhand", "web", `{"H200":8}`, `{"H200":8}`),
+		queueInTree("chat", "nowhere", `{}`, `{}`),
+		queueInTree("inleaf", "lab", `{}`, `{}`),
 	}, v1alpha1.UnmanagedEnforce)
 
 	condition := tree.HierarchyCondition(all["chat"], nil)
@@ -202,6 +199,18 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	check.Equal(t, "children of web that are CardQuotas", []string{"chat", "search"}, tree.Children("web"))
 	check.Equal(t, "reason of lab, which is the parent of queue inleaf", v1alpha1.ReasonWorkInParent,
 		tree.HierarchyCondition(all["lab"], nil).Reason)
+}
+
+// TestUsageCountsForAllQueuesAbove: a parent has the usage of all queues below it, also of those without a CardQuota:
+// below is a child of byhand, and byhand one of web. The parent of lost is missing, and top has none, so both count
+// for themselves alone.
+func TestUsageCountsForAllQueuesAbove(t *testing.T) {
+	tree := NewTree(slices.Collect(maps.Values(newTenantTree())), []*v1beta1.Queue{
+		queueInTree("byhand", "web", `{}`, `{}`),
+		queueInTree("below", "byhand", `{}`, `{}`),
+		queueInTree("lost", "missing", `{}`, `{}`),
+		queueInTree("top", "root", `{}`, `{}`),
+	}, v1alpha1.UnmanagedEnforce)
 
 	sums := queueusage.Sum(map[string]queueusage.Usage{
 		"chat":   {Used: cards{"H200": 1}},
@@ -213,11 +222,11 @@ func TestQueuesWithoutACardQuotaCountInTheTree(t *testing.T) {
 	for name, want := range map[string]card.Count{
 		"tenant": 7, // as web
 		"web":    7, // chat 1 + byhand 6
-		"byhand": 6, // its own 2 + below 4
+		"byhand": 6, // 2 of byhand itself + below 4
 		"below":  4,
 		"lab":    0,
 		"other":  0,
-		"lost":   8, // its parent is missing
+		"lost":   8,
 		"top":    16,
 	} {
 		check.Equal(t, "sum of "+name, want, sums[name].Used["H200"])
@@ -273,8 +282,8 @@ func TestAQuotaIsBoundedByEachAncestor(t *testing.T) {
 
 // TestOnlyQueuesWithOtherNumbersChange: the operator writes a queue again if its numbers, fault or children differ
 // from the last tree. A queue is held or not, which is one of the numbers. The operator also writes the queues below
-// one whose parent, limits or stop policy differ. When queues become flat or a tree, all change. The tree is tenant >
-// web > chat and search, tenant > lab, and other.
+// one whose parent, limits or stop policy differ. When queues become a tree, or flat again, all change. Below tenant,
+// which deserves 16, are web with 8 and lab with 8. Chat and search are below web, with 4 each. Other is beside tenant.
 func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 	before := treeOf(newTenantTree())
 

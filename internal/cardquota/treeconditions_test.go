@@ -1,6 +1,8 @@
 package cardquota
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +20,7 @@ import (
 
 // TestHierarchyValidSaysWhatIsWrongInTheTree: condition HierarchyValid says where a CardQuota is in the tree. It is
 // False if the path to the top level is broken, or if a parent has work of its own. It is also False if a number is
-// not in force because an ancestor has less. The tree is tenant (quota 16, deserved 16, guarantee 8) > web (12, 8, 4)
+// not in force: it is larger than that of the parent, or the children have more together (Scaled). The tree is tenant (quota 16, deserved 16, guarantee 8) > web (12, 8, 4)
 // > chat (8, 4, 4) and search (8, 4, none). Beside them are tenant > lab and other (4, 4, none). Each row changes the
 // tree and asks for the CardQuota in name.
 func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
@@ -167,38 +169,37 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 	}
 }
 
+// statusOf is the status of a CardQuota while queues are that tree, or flat. Leaf chat uses 5 H200. Search uses 2 H200
+// and 1 H800, and waits for 3 H200. Only 10 H200 are healthy.
+func statusOf(all map[string]*v1alpha1.CardQuota, name string, tree *Tree) v1alpha1.CardQuotaStatus {
+	quota := all[name]
+	queues := map[string]queueusage.Usage{"chat": {Used: cards{"H200": 5}}, "search": {Used: cards{"H200": 2, "H800": 1}, Pending: cards{"H200": 3}}}
+
+	own := queues[name]
+	subtree := queueusage.Sum(queues, treeOf(all).Queues(), tree.HasViews)[name]
+	input := StatusInput{
+		Quota:  quota,
+		Queue:  liveQueueBelow(quota.Spec.Parent, quota),
+		Usage:  &subtree,
+		Own:    &own,
+		Tree:   tree,
+		Now:    noon,
+		Sync:   QueueSyncedCondition(quota, metav1.Condition{}, QueueWrite{}, noon),
+		Totals: treeOf(all).QuotaTotals(slices.Collect(maps.Values(all)), nil, cards{"H200": 10}),
+	}
+	input.Queue.Status.State = v1beta1.QueueStateOpen
+
+	return NewStatus(input)
+}
+
 // TestStatusOfLeavesAndParents: the status of a leaf has what is in force in the tree, and that of a parent the sum
 // of its subtree. Here web deserves 6 for chat and search, which deserve 4 each, so each gets 3. The guarantee of
 // chat, which is 4, is cut to these 3. Leaf chat uses 5 of its quota of 8 and so borrows 2. Search uses 2 H200 and 1
 // H800, and waits for 3 H200. Tenant has quota 16, deserved 16 and guarantee 8. Only 10 H200 are healthy.
 func TestStatusOfLeavesAndParents(t *testing.T) {
-	all := newTenantTree(changeIn("web", withDeserved(6)))
-	tree := treeOf(all)
-	queues := map[string]queueusage.Usage{"chat": {Used: cards{"H200": 5}}, "search": {Used: cards{"H200": 2, "H800": 1}, Pending: cards{"H200": 3}}}
-	sums := queueusage.Sum(queues, tree.Queues(), tree.HasViews)
-	status := func(name string, tree *Tree, changes ...func(*StatusInput)) v1alpha1.CardQuotaStatus {
-		quota := all[name]
-		own := queues[name]
-		subtree := sums[name]
-		input := StatusInput{
-			Quota:  quota,
-			Queue:  liveQueueBelow(quota.Spec.Parent, quota),
-			Usage:  &subtree,
-			Own:    &own,
-			Tree:   tree,
-			Now:    noon,
-			Sync:   QueueSyncedCondition(quota, metav1.Condition{}, QueueWrite{}, noon),
-			Totals: NewTree(nil, nil, v1alpha1.UnmanagedEnforce).QuotaTotals([]*v1alpha1.CardQuota{all["tenant"], quota}, nil, cards{"H200": 10}),
-		}
-		input.Queue.Status.State = v1beta1.QueueStateOpen
+	all := newTenantTree(changeIn("web", withDeserved(6)), without("other"))
 
-		for _, change := range changes {
-			change(&input)
-		}
-		return NewStatus(input)
-	}
-
-	chat := status("chat", tree)
+	chat := statusOf(all, "chat", treeOf(all))
 	check.Equal(t, "cards of the leaf", []v1alpha1.CardStatus{
 		{Name: "H200", Quota: 8, Used: 5, Free: 3, Deserved: 3, Guarantee: 3, Borrowed: 2},
 	}, chat.Cards)
@@ -208,7 +209,7 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 		"InventorySatisfied of the CardQuota at the top level compares it with healthy nodes", describeCondition(chat,
 		"InventorySatisfied"))
 
-	tenant := status("tenant", tree)
+	tenant := statusOf(all, "tenant", treeOf(all))
 	check.Equal(t, "cards of the tenant", []v1alpha1.CardStatus{
 		{Name: "H200", Quota: 16, Used: 7, Pending: 3, Free: 9, Deserved: 16, Guarantee: 8},
 		{Name: "H800", Used: 1, OverQuotaBy: 1, Borrowed: 1},
@@ -220,13 +221,20 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 	check.Equal(t, "InventorySatisfied of the tenant", "False/OverAllocated: H200: 16 granted, 10 healthy, 6 too many (16 "+
 		"here): the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow", describeCondition(tenant,
 		"InventorySatisfied"))
+}
 
-	// While queues are flat, a parent grants nothing, and nothing is said about a tree.
-	wasInTree := func(input *StatusInput) { input.Quota.Status = chat }
-	check.Equal(t, "HierarchyValid while flat", "", describeCondition(status("chat", Flat, wasInTree), "HierarchyValid"))
-	check.Equal(t, "Ready of a parent while flat", "True/Ready: queue tenant has an empty quota: a CardQuota without serviceType is "+
-		"a parent, and parents grant nothing while queues are flat", describeCondition(status("tenant", Flat), "Ready"))
-	check.Equal(t, "deserved while flat", int64(0), status("chat", Flat).Cards[0].Deserved)
+// TestStatusOfFlatQueuesSaysNothingOfATree: while queues are flat, a parent grants nothing. The status of a leaf has no
+// deserved cards, and loses condition HierarchyValid of the time in the tree.
+func TestStatusOfFlatQueuesSaysNothingOfATree(t *testing.T) {
+	all := newTenantTree()
+	all["chat"].Status = statusOf(all, "chat", treeOf(all))
+	check.That(t, describeCondition(all["chat"].Status, "HierarchyValid") != "", "there is no HierarchyValid in a tree")
+
+	chat := statusOf(all, "chat", Flat)
+	check.Equal(t, "HierarchyValid of the leaf", "", describeCondition(chat, "HierarchyValid"))
+	check.Equal(t, "deserved cards of the leaf", int64(0), chat.Cards[0].Deserved)
+	check.Equal(t, "Ready of the parent", "True/Ready: queue tenant has an empty quota: a CardQuota without serviceType is "+
+		"a parent, and parents grant nothing while queues are flat", describeCondition(statusOf(all, "tenant", Flat), "Ready"))
 }
 
 // TestADeletedParentKeepsItsQuotaWhileItWaits: a CardQuota that is being deleted gives up its quota at once, so that
@@ -367,8 +375,8 @@ func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 }
 
 // TestAQueueWaitsForItsChildren: Volcano refuses to delete a queue that has child queues, or to give it less than
-// they have. So a parent's Queue keeps what it has until its child queues are gone: when queues become flat, and when
-// its CardQuota is deleted.
+// they have. So a parent's Queue keeps what it has (KeepsQueue) until its child queues are gone. That is so when queues
+// become flat, which means that all are at the top level, and when the parent's CardQuota is deleted.
 func TestAQueueWaitsForItsChildren(t *testing.T) {
 	web := newTreeQuota("web", "tenant", 8, 4, 2)
 	children := []*v1beta1.Queue{

@@ -42,7 +42,11 @@ func liveQueueBelow(parent string, q *v1alpha1.CardQuota, changes ...func(*v1bet
 // 8, 4 > chat 8, 4, 4; tenant > lab none, 8, none; other 4, 4, none.
 func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
-		all["web"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("64")), Memory: ptr(resource.MustParse("1Ti"))}
+		all["web"].Spec.Resources = &v1alpha1.Resources{
+			CPU:       ptr(resource.MustParse("64")),
+			Memory:    ptr(resource.MustParse("1Ti")),
+			Guarantee: &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))},
+		}
 		all["chat"].Spec.Resources = &v1alpha1.Resources{
 			Memory:    ptr(resource.MustParse("512Gi")),
 			Deserved:  &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("256Gi"))},
@@ -53,7 +57,6 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 			Memory:    ptr(resource.MustParse("4Ti")),
 			Guarantee: &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))},
 		}
-		all["web"].Spec.Resources.Guarantee = &v1alpha1.ResourceAmounts{Memory: ptr(resource.MustParse("1Gi"))}
 
 		all["lab"].Spec.StopPolicy = "Hold"
 		all["lab"].Spec.Weight = ptr(int32(3))
@@ -138,7 +141,7 @@ func TestFlatQueueCarriesNoFieldOfATree(t *testing.T) {
 	check.Equal(t, "a parent takes no jobs", "true", parent.Annotations["cardquota.dev/parent-only"])
 }
 
-// TestAQueueWithoutAPathIsHeld: when the CardQuota of chat loses its path to the top level (chat > web > tenant), its
+// TestAQueueWithoutAPathIsHeld: when the CardQuota of chat loses its path to the top level (web, then tenant), its
 // Queue stays where it is. Nothing new may start there, so the operator holds it and says why. A stop policy of the
 // CardQuota itself comes first. One of an ancestor is not written, because the scheduler reads it from there.
 func TestAQueueWithoutAPathIsHeld(t *testing.T) {
@@ -445,8 +448,8 @@ func TestAQueueWithoutItsCardQuotaStaysWhereItIs(t *testing.T) {
 
 // TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree: a Queue may differ from the tree because the tree changed since
 // the operator wrote the Queue. Or another field manager changed the Queue, which is drift. It was the tree if the
-// operator still owns the field that differs. The Queue of chat has 8 CPU and deserves 8. A missing Queue is no
-// change.
+// operator still owns the field that differs, or if no manager owns a field that only trees have. The Queue of chat
+// has 8 CPU and deserves 8. A missing Queue is no change.
 func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 	all := newTenantTree(func(all map[string]*v1alpha1.CardQuota) {
 		all["chat"].Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
@@ -496,7 +499,7 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 			},
 			want: true,
 		},
-		"the operator owns no field of a tree, because queues were flat": {
+		"no manager owns a field that only trees have, because queues were flat": {
 			change: func(l *v1beta1.Queue) {
 				l.ManagedFields[0] = managedFields("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{}}}}`)
 			},

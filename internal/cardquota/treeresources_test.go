@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
@@ -89,7 +90,7 @@ func TestAQueueGetsAsMuchAsItsNeighborsAllow(t *testing.T) {
 			},
 		},
 	}) {
-		staged, wait := tc.wanted.Stage(newTreeQuota("chat", "web", 8, 4, 2), tc.family)
+		staged, wait := tc.wanted.Stage(builder.CardQuota("chat").Obj(), tc.family)
 		check.Equal(t, "staged", tc.wantStaged, staged)
 		check.Equal(t, "wait", tc.wantWait, wait)
 	}

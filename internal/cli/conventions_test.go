@@ -81,7 +81,8 @@ func TestAForbiddenWatchEndsWithAnError(t *testing.T) {
 
 // TestListsArePrintedAsKubectlGetDoes: users have scripts for kubectl get, so all its formats work, with the fields of
 // -o json. The CardQuotas are llm-training and llm-chat of tenant llm, ads of ads, and new of vision. The quotas
-// of their first cards are 8, 8, 4 and 2. Of the nodes of kubectl.FleetWithFaults, cpu-0 has no cards.
+// of their first cards are 8, 8, 4 and 2. In kubectl.FleetWithFaults, h200-0 and h200-1 have 8 H200 each, and mig-0
+// has 14 slices. No label names the cards of new-0, and cpu-0 has none.
 func TestListsArePrintedAsKubectlGetDoes(t *testing.T) {
 	template := filepath.Join(t.TempDir(), "template")
 	check.NoError(t, os.WriteFile(template, []byte("{{range .items}}{{.tenant}} {{end}}"), 0o600))

@@ -199,8 +199,8 @@ func drawQueue(t *rapid.T, name, parent string) *v1beta1.Queue {
 // quotas and usage are planned.
 // (1) The webhook refuses no CardQuota at the top.
 // (2) A CardQuota whose children it refuses has the comment.
-// (3) It refuses a child of each CardQuota with the comment. That is not so where it knows the Queues, since of numbers
-// that these have already it only warns.
+// (3) It refuses a child of each CardQuota with the comment, if it does not know the Queues. If it knows them, it only
+// warns of numbers that a Queue has already.
 func TestTheAPIServerTakesThePlan(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		in := Input{ServiceType: "training", Usage: map[string]queueusage.Usage{}, IsTree: rapid.Bool().Draw(t, "tree")}

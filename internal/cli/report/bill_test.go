@@ -75,7 +75,7 @@ func TestAmountsAreExact(t *testing.T) {
 
 		for i, row := range d.Items {
 			series, _ := used(0, "t", "", fmt.Sprint("q", i), "none", "A")
-			thousandths := divide(big.NewInt(int64(in.Used[series])), big.NewInt(3600))
+			thousandths := divide(big.NewInt(int64(in.Used[series])), big.NewInt(3600)) // an hour is 3600 s, as Used is in ms
 			check.Equal(t, "card-hours", thousandths.String(), parseDigits(t, row.CardHours, 3).String())
 
 			unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(12-decimals)), nil) // 3 decimals of hours + 9 of the price = 12

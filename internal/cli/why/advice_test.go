@@ -183,7 +183,8 @@ func TestWhyPrefersTheEntryOfTheNamedPod(t *testing.T) {
 // TestWhyCountsTheWholeGangUntilItIsEnqueued: the scheduler enqueues a PodGroup only if the quota has all of its
 // cards. The job requests 10 H200 and queue roomy has a quota of 8, so 2 lack for the whole gang. Of nodes it needs only
 // the cards of its minimum to start, and nodes have 1 free. Once the PodGroup is Inqueue, the scheduler checks the
-// quota for each pod by itself. The PodGroup still has the message about the whole gang.
+// quota for each pod by itself. Its message still says that 10 cards were refused, so why repeats that number, but
+// not that the whole gang requests them.
 func TestWhyCountsTheWholeGangUntilItIsEnqueued(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		phase       v1beta1.PodGroupPhase

@@ -173,7 +173,7 @@ func TestAdviceNamesObjectsAndWhatItsReaderMay(t *testing.T) {
 			in := newWaitingJob(reason, "")
 			in.PodGroup = "train-group"
 			change(&in)
-			mayReadQuota := len(in.Path) > 0 && in.Path[0].Namespace == ""
+			mayReadQuota := len(in.Path) > 0 && in.Path[0].Namespace == "" // a LocalCardQuota has a namespace
 
 			check.That(t, len(Explain(in).Advice) > 0, "%s, %s: no advice", name, reason)
 			for _, advice := range Explain(in).Advice {

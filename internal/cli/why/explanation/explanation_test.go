@@ -509,6 +509,7 @@ func TestCPUAndMemoryHaveAGateWhereTheyMatter(t *testing.T) {
 // allocated cards, some may be on nodes that are cordoned or not healthy, where they take no free card away. So free
 // is between usable - allocated and usable, where usable is healthy - cordoned. A pod requests 2. A gate is a line of
 // the explanation about one thing that a pod must pass, here free cards. It says Unknown if 2 are within the range.
+// MostFree is the end of that range.
 func TestFreeCardsAreARangeWithoutTheNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		inventory v1alpha1.InventoryCard
@@ -539,7 +540,7 @@ func TestFreeCardsAreARangeWithoutTheNodes(t *testing.T) {
 		in.Inventory.Cards[0] = tc.inventory
 
 		check.Equal(t, "gate", tc.want, gateCheck{&in}.fleetGate())
-		check.Equal(t, "2 are not free for certain", tc.want.Answer == No, in.MostFree("NVIDIA-H200") < 2)
+		check.Equal(t, "less than 2 are free for certain", tc.want.Answer == No, in.MostFree("NVIDIA-H200") < 2)
 	}
 
 	check.That(t, (&Input{}).MostFree("NVIDIA-H200") > 1_000_000, "without the inventory any number may be free")

@@ -356,10 +356,9 @@ func TestAWorkloadWithoutPodsSaysWhyItHasNone(t *testing.T) {
 			want: "1 pod has its place. Its controller could not create 1 pod more. It says: full.\nCorrect the pod template as the message says: " + edit + ".",
 		},
 		"2 missing, and the controller reports nothing": {
-			creation: Creation{Missing: 2}, wantWaits: true, want: "has no pods: its controller has created none yet.\nAsk again in a few seconds.",
-		},
-		"2 missing, and the controller reports nothing: its events may say more": {
-			creation: Creation{Missing: 2}, wantWaits: true, want: "kubectl -n lab describe deployment web",
+			creation: Creation{Missing: 2}, wantWaits: true,
+			want: "has no pods: its controller has created none yet." +
+				"\nAsk again in a few seconds. If this stays, the events of the workload say more: kubectl -n lab describe deployment web.",
 		},
 		"the Deployment wants 0 pods": {
 			creation: Creation{}, want: "Deployment lab/web does not wait: it wants no pods now.",
