@@ -53,10 +53,11 @@ func validate(t *testing.T, plural string) func(any) error {
 	}
 }
 
-// TestEveryStatusIsValid: the status of a CardQuota and of its views has texts that tenants and schedulers write: card
-// names, service types, owners, reasons and messages. Whatever these are, the schema accepts the status that the
-// operator makes of them. Otherwise one tenant could keep a status from being written. Pods and their texts are random,
-// and 300 repetitions make a text longer than its bound. First a wrong status shows that both schemas refuse one.
+// TestEveryStatusIsValid: the status of a CardQuota and of its views has texts that tenants and schedulers
+// write: card names, service types, owners, reasons and messages. Whatever these are, the schema accepts the
+// status that the operator makes of them. Otherwise one tenant could keep a status from being written. Pods
+// and their texts are random. 300 repetitions make a text longer than its bound, and 300 used cards a list.
+// First a wrong status, with a holder of 0 cards, shows that both schemas refuse one.
 func TestEveryStatusIsValid(t *testing.T) {
 	isValid := validate(t, "cardquotas")
 	isValidView := validate(t, "localcardquotas")

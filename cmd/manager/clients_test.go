@@ -91,7 +91,9 @@ func TestAuthoritiesOfClientsFollowTheirFile(t *testing.T) {
 	replacement := filepath.Join(dir, "replacement")
 	check.NoError(t, os.Symlink(filepath.Join(dir, "next.crt"), replacement))
 	check.NoError(t, os.Rename(replacement, file))
-	check.NoError(t, os.Remove(filepath.Join(dir, "ours.crt"))) // as the kubelet removes the old file; the clients still need it
+
+	// The kubelet also removes the old file. The clients accept the server by a file of this name, so it returns.
+	check.NoError(t, os.Remove(filepath.Join(dir, "ours.crt")))
 	check.NoError(t, os.WriteFile(filepath.Join(dir, "ours.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ours.certificate.Raw}), 0o600))
 
 	for range 300 { // for at most 6 seconds, until the server has read the new file

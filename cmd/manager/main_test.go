@@ -43,7 +43,7 @@ func TestFlagsAreParsed(t *testing.T) {
 		got := check.Value(parseFlags(tc.args))(t)
 		check.Equal(t, "debug messages are logged", tc.wantDebug, zap.New(zap.UseFlagOptions(&got.logging)).V(1).Enabled())
 
-		tc.want.logging = got.logging
+		tc.want.logging = got.logging // the line above checks it
 		check.That(t, reflect.DeepEqual(got, tc.want), "flags = %+v, want %+v", got, tc.want)
 	}
 }

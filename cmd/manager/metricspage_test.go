@@ -78,9 +78,10 @@ func TestOnePageIsRenderedAtATime(t *testing.T) {
 	})
 }
 
-// TestAReaderThatDoesNotReadDelaysNoOther: a client requests a page of 64 MB (1,000 series with a label of 64 kB) and
-// reads none of it. So its connection takes only a part of the page. Its turn ends all the same, and the next reader
-// gets the page before the timeout.
+// TestAReaderThatDoesNotReadDelaysNoOther: a client requests a page of 64 MB (1,000 series with a label of 64
+// kB) and reads none of it. So its connection takes only a part of the page. The server renders a page in
+// memory before it sends any of it, so the turn of this client ends all the same. The next reader gets its
+// page within pageTimeout, after which it would be refused.
 func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 	collector := &slowCollector{begin: make(chan struct{})}
 	close(collector.begin)
@@ -96,7 +97,7 @@ func TestAReaderThatDoesNotReadDelaysNoOther(t *testing.T) {
 
 	check.Value(io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n"))(t)
 
-	for collector.asked.Load() == 0 { // until the page of the silent client is rendered
+	for collector.asked.Load() == 0 { // until the turn of the silent client has begun
 		time.Sleep(time.Millisecond)
 	}
 

@@ -55,11 +55,11 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 }
 
 // TestFlagsDecideLeaseElectionAndHeartbeat: by default our scheduler elects its leader by the Lease of
-// Volcano's own scheduler, so that only one of them schedules at a time. Pods of Volcano's scheduler are found
-// by a label. Volcano's installer sets --leader-elect=false, which counts only outside of a cluster. The
-// heartbeat is in the namespace of the ConfigMap that configures the scheduler, by default volcano-system. With
-// a file instead of the ConfigMap it is in the namespace of the Lease. The times of the Lease are the same in
-// each row.
+// Volcano's own scheduler, so that only one of them schedules at a time. Pods of Volcano's scheduler are
+// found by a label. Volcano's installer sets --leader-elect=false. It counts only outside of a cluster, where
+// a kubeconfig or an address says which API server to use. The heartbeat is in the namespace of the ConfigMap
+// that configures the scheduler, by default volcano-system. With a file instead of the ConfigMap it is in the
+// namespace of the Lease. The times of the Lease are the same in each row.
 func TestFlagsDecideLeaseElectionAndHeartbeat(t *testing.T) {
 	type settings struct{ lease, elects, otherSchedulers, heartbeatNamespace string }
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -134,7 +134,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 		g.Expect(queues.Items).To(BeEmpty())
 	}, "2s").Should(Succeed())
 
-	// With the first valid text it leads.
+	// With the first valid text it leads. Volcano logs "Final state" for each configuration that it loads.
 	c.configure(t, valid)
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(BeEmpty())
 
@@ -168,7 +168,8 @@ func TestProcessThroughItsLife(t *testing.T) {
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(Or(BeEmpty(), Equal(leader)))
 	c.expectBound(t, g, "third")
 
-	// The second replica loses the Lease. It ends with code 1, before client-go's deadline (renewDeadline).
+	// Another holder takes the Lease from the second replica. It ends with code 1, before client-go's deadline
+	// (renewDeadline).
 	c.takeLease(t, g)
 	g.Eventually(second.exited).Should(Receive(Equal(1)))
 	g.Expect(second.output()).To(ContainSubstring("the lease is lost"))

@@ -115,7 +115,7 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 		},
 		"sessions go on, and the scheduler is not ready": {
 			[]string{operator, enforcedEnds, noHeartbeat, sessions, `cardquota_ready{pod="s"} 0x60`, configured},
-			[]string{notEnforced, schedulingStands},
+			[]string{notEnforced, schedulingStands}, // its sessions place no pods
 		},
 		"sessions stop, and the operator dies too": {
 			[]string{operatorDies, countedEnds, enforcedEnds, sessionsStop, ready, configured},
@@ -141,11 +141,11 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 		},
 		"the policy is deleted, so sessions need not go on": {
 			[]string{operator, enforcedEnds, sessionsGone, `cardquota_scheduler_config_valid{pod="s"} 1x19 0x40`},
-			nil,
+			nil, // without a policy the operator says nothing about quotas
 		},
 		"Volcano's own scheduler runs": {
 			[]string{operator, `cardquota_enforced{reason="StockScheduler"} 0x60`, configured},
-			[]string{notEnforced},
+			[]string{notEnforced}, // it places pods, without quotas
 		},
 		"for two minutes the scheduler has not loaded the configuration": {
 			[]string{
@@ -185,7 +185,7 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 				ready,
 				configured,
 			},
-			[]string{notEnforced},
+			[]string{notEnforced}, // CardBypass lasts for 10 minutes, and its alert waits for 15
 		},
 		"a queue uses 3 cards of a quota of 2": {
 			[]string{

@@ -100,9 +100,10 @@ func checkVariables(t *testing.T, name string, b board) {
 	}
 }
 
-// TestBoardsQueryMetricsThatTheProgramsExport: each query of a board parses, and uses at least one metric, which
-// docs/metrics.md explains. Counters (_total, _bucket) are read over a range of time, and gauges at one moment. Two
-// exceptions: a counter before "unless" counts whole, as it is new, and "up" may be read in both ways.
+// TestBoardsQueryMetricsThatTheProgramsExport: each query of a board parses, and uses at least one metric.
+// docs/metrics.md explains all that it uses, except two of Prometheus. Counters (_total, _bucket) are read
+// over a range of time, and gauges at one moment. There are two exceptions. A counter before "unless" counts
+// whole, because "unless" leaves those that had no value before. "up" may be read in both ways.
 // TestBoardsAndAlertsUseLabelsThatTheirMetricsHave checks the labels.
 func TestBoardsQueryMetricsThatTheProgramsExport(t *testing.T) {
 	known := documentedNames(t)
@@ -142,11 +143,12 @@ func isNewSeries(path []promql.Node) bool {
 	return ok && parent.Op == promql.LUNLESS
 }
 
-// TestTheBoardCountsTheFirstValueOfACounter: Prometheus sees no increase when a counter begins with 5, as it has no
-// value before. The panel "Evicted pods" of the board tide counts these 5 for the five minutes of its range, and not
-// later. It does so only if the program was scraped in the hour before these minutes, or started less than an hour
-// ago. After a pause of the scrapes the same value is no increase. Scrapes are 30 s apart. A counter with "_x20 5x20"
-// has no value in the first 20 of them, and begins with 5 after ten minutes. "stale" ends a series. A process with a
+// TestTheBoardCountsTheFirstValueOfACounter: Prometheus sees no increase when a counter begins with 5, as it
+// has no value before. The panel "Evicted pods" of the board tide counts these 5 for the five minutes of its
+// range, and not later. It does so only if the program was scraped in the hour before these minutes, or
+// started less than an hour ago. After a pause of the counter or of the scrapes the same value is no
+// increase. "up" is 1 while the program is scraped. Scrapes are 30 s apart. A counter with "_x20 5x20" has no
+// value in the first 20 of them, and begins with 5 after ten minutes. "stale" ends a series. A process with a
 // start time of -90000 has run for 25 hours at 0 s. The rows want the sum of the panel at some times.
 func TestTheBoardCountsTheFirstValueOfACounter(t *testing.T) {
 	const program = `job="s",instance="s"`
@@ -276,10 +278,11 @@ func (w *scrapedSeries) valuesOf(expression string, at time.Duration) map[string
 	return values
 }
 
-// TestSeriesThatEndCountAsZero: the operator ends the series of a queue and card when all their numbers are 0. Sums
-// of a board are then 0, series by queue are gone, and alerts end. Queue left has a quota of 0, uses 2 cards, has one
-// pending, and a pod that starves. A scrape is every 30 s. The series of left have a value until 9:00 ("2x18": 2 and
-// 18 times more) and then end ("stale"). Queue kept has a quota of 4 all the time.
+// TestSeriesThatEndCountAsZero: the operator ends the series of a queue and card when all their numbers are
+// 0. Sums of a board are then 0, series by queue are gone, and alerts end. Queue left has a quota of 0, uses
+// 2 cards, has one pending, and a pod that starves. A scrape is every 30 s. The series of left have a value
+// until 9:00 ("2x18": 2 and 18 times more) and then end ("stale"). Queue kept has a quota of 4 all the time,
+// uses none, and has the same service type.
 func TestSeriesThatEndCountAsZero(t *testing.T) {
 	const (
 		before = 8 * time.Minute
@@ -331,14 +334,14 @@ func TestSeriesThatEndCountAsZero(t *testing.T) {
 		equal(t, tc.file+": "+tc.panel+" after (-want +got)", tc.after, scene.valuesOf(query, after))
 	}
 
-	wrong := map[string]bool{}
+	firedBefore := map[string]bool{}
 	for _, rule := range parsedRules(t) {
 		if len(scene.runQuery(rule.Expr, before)) > 0 {
-			wrong[rule.Alert] = true
+			firedBefore[rule.Alert] = true
 		}
 		equal(t, rule.Alert+" after (-want +got)", 0, len(scene.runQuery(rule.Expr, after)))
 	}
-	equal(t, "alerts before (-want +got)", map[string]bool{queueOverQuota: true, tenantStarving: true}, wrong)
+	equal(t, "alerts before (-want +got)", map[string]bool{queueOverQuota: true, tenantStarving: true}, firedBefore)
 }
 
 // playedSeries are what both programs serve for one queue, also while the operator's leader

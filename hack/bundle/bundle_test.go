@@ -140,6 +140,7 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 				b.CSV.Spec.CustomResourceDefinitions.Owned[i].Resources = nil
 			}
 
+			// The validator of permissions reads the CSV among the objects.
 			content := value(runtime.DefaultUnstructuredConverter.ToUnstructured(b.CSV))(t)
 			for _, object := range b.Objects {
 				if object.GetKind() == "ClusterServiceVersion" {

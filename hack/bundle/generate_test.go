@@ -124,7 +124,7 @@ func TestConfigurationsThatABundleCannotInstallAreRefused(t *testing.T) {
 		"a kind that OLM does not install": {
 			"config/networkpolicy/networkpolicy.yaml", "kind: NetworkPolicy", "kind: Ingress", "OLM installs no Ingress",
 		},
-		"a role without a binding": {
+		"a ClusterRole without a binding, which OLM would never remove": {
 			"config/rbac/metrics_auth_role.yaml", "kind: ClusterRole\n  name: cardquota-metrics-auth",
 			"kind: ClusterRole\n  name: cardquota-scheduler", "no account has ClusterRole cardquota-metrics-auth",
 		},
@@ -149,7 +149,7 @@ func TestConfigurationsThatABundleCannotInstallAreRefused(t *testing.T) {
 		"a CustomResourceDefinition that the base of the CSV does not describe": {
 			basePath, "name: cardquotas.cardquota.dev", "name: tides.cardquota.dev", "says nothing about cardquotas.cardquota.dev",
 		},
-		"webhooks that create their own certificate, which OLM mounts": {
+		"webhooks with a certificate of their own, although OLM mounts one": {
 			"config/manifests/kustomization.yaml", "value: --webhook-certificates=Files", "value: --webhook-certificates=Self",
 			"--webhook-certificates=Files is missing",
 		},

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestTheBundleHasTheWebhooksOfConfig: OLM registers webhooks from the CSV (ClusterServiceVersion). They must be
-// those of config/webhook, with the same rules, policies and paths. OLM's Service has port 443 for them, which leads
-// to port 9443 of the operator's Deployment. OLM supports no matchConditions, so the bundle has none. The test reads
-// config/webhook by itself.
+// TestTheBundleHasTheWebhooksOfConfig: OLM registers webhooks from the CSV (ClusterServiceVersion). They must
+// be those of config/webhook, with the same rules, policies and paths. OLM's Service has port 443 for them,
+// which leads to port 9443 of the operator's Deployment. OLM supports no matchConditions, so the bundle has
+// none. The test reads config/webhook without the code of the generator, whose mistakes it would repeat.
 func TestTheBundleHasTheWebhooksOfConfig(t *testing.T) {
 	port := intstr.FromInt32(9443)
 	var want []v1alpha1.WebhookDescription

@@ -42,10 +42,10 @@ func readFile(t *testing.T, path ...string) []byte {
 	return check.Value(os.ReadFile(filepath.Join(path...)))(t)
 }
 
-// TestTheManifestNamesTheArchivesOfAllPlatforms: krew installs kubectl plugins from a manifest. It has a version, a
-// description of at most 50 characters, a long one with the commands, and a caveat for Windows. For each platform it
-// has the URL, checksum and program of an archive. Six platforms are built; each archive must have the program of its
-// platform.
+// TestTheManifestNamesTheArchivesOfAllPlatforms: krew installs kubectl plugins from a manifest. It has a
+// version, a description of at most 50 characters, a long one with the commands, and a caveat for Windows.
+// For each platform it has the URL, checksum and program of an archive, and checksums.txt lists the same
+// checksum. Six platforms are built; each archive must have the program of its platform.
 func TestTheManifestNamesTheArchivesOfAllPlatforms(t *testing.T) {
 	dist := newBuild(t)
 	check.NoError(t, run(options{root: "../..", dist: dist, version: "v1.2.3", url: "https://host.example/releases/"}, io.Discard))

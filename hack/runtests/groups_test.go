@@ -28,34 +28,42 @@ func TestAFileDecidesTheGroupsThatReadIt(t *testing.T) {
 
 	const everyGroup = "docs olm monitoring images realnode harness stock-reclaim"
 	for file, want := range map[string]string{
-		"Makefile":                             everyGroup,
-		"go.sum":                               everyGroup,
-		"hack/controlplane/go.mod":             everyGroup,
-		"config/rbac/a-new-file.yaml":          everyGroup,
+		// Every group reads these files.
+		"Makefile":                    everyGroup,
+		"go.sum":                      everyGroup,
+		"hack/controlplane/go.mod":    everyGroup,
+		"config/rbac/a-new-file.yaml": everyGroup,
+		// Every group depends on these packages.
 		"internal/quota/a-new-file.go":         everyGroup,
 		"test/cluster/cmd/pause/main.go":       everyGroup,
 		"test/cluster/testdata/admission.yaml": everyGroup,
-		"a-new-folder/file":                    everyGroup,
-		"hack/a-new-script.sh":                 everyGroup,
-		"internal/a-deleted-package/rules.go":  everyGroup,
-		"internal/quota/a_test.go":             "",
-		"internal/card/testdata/fuzz/FuzzA/1":  "",
-		"hack/mutants/main.go":                 "",
-		"hack/style/main.go":                   "",
-		".golangci.yml":                        "",
-		"cmd/kubectl-cardquota/main.go":        "docs monitoring harness stock-reclaim",
-		"test/cluster/cluster_test.go":         "harness",
-		"test/realnode/responder/main.go":      "realnode",
-		"test/olm/testdata/previous/any.yaml":  "olm",
-		"test/e2e/testdata/fleet.yaml":         "stock-reclaim",
-		"README.md":                            "docs",
-		"docs/kubectl.md":                      "docs stock-reclaim",
-		"docs/install.md":                      "docs olm",
-		"docs/runbooks.md":                     "docs monitoring",
-		"bundle/metadata/annotations.yaml":     "docs olm",
-		"hack/bundle/main.go":                  "docs olm",
-		"Dockerfile":                           "docs olm images",
-		"hack/build-prometheus.sh":             "monitoring",
+		// No list knows these files.
+		"a-new-folder/file":                   everyGroup,
+		"hack/a-new-script.sh":                everyGroup,
+		"internal/a-deleted-package/rules.go": everyGroup,
+		// Only tests that are in no group use these files.
+		"internal/quota/a_test.go":            "",
+		"internal/card/testdata/fuzz/FuzzA/1": "",
+		// No group depends on this package, and none reads these files.
+		"hack/mutants/main.go": "",
+		"hack/style/main.go":   "",
+		".golangci.yml":        "",
+		// These groups run kubectl cardquota.
+		"cmd/kubectl-cardquota/main.go": "docs monitoring harness stock-reclaim",
+		// The package is one that the group tests or builds.
+		"test/cluster/cluster_test.go":        "harness",
+		"test/realnode/responder/main.go":     "realnode",
+		"test/olm/testdata/previous/any.yaml": "olm",
+		"test/e2e/testdata/fleet.yaml":        "stock-reclaim",
+		// The lists of these groups have the file.
+		"README.md":                        "docs",
+		"docs/kubectl.md":                  "docs stock-reclaim",
+		"docs/install.md":                  "docs olm",
+		"docs/runbooks.md":                 "docs monitoring",
+		"bundle/metadata/annotations.yaml": "docs olm",
+		"hack/bundle/main.go":              "docs olm",
+		"Dockerfile":                       "docs olm images",
+		"hack/build-prometheus.sh":         "monitoring",
 	} {
 		var decided []string
 		for _, s := range groups {
@@ -94,10 +102,11 @@ var inputFiles = map[string]string{
 	".gitignore":          "dist/",
 }
 
-// TestAChangedInputRunsItsGroup: a group that has passed runs again only if an input of it has changed. Inputs
-// are its package, the packages on which that depends, and files that no list knows. The pass is recorded in
-// dist. The group tests package dir, which depends on package kit; docs and package other are no inputs. Each
-// row is a shell command that changes the project after the pass, and whether the group runs then.
+// TestAChangedInputRunsItsGroup: a group that has passed runs again only if an input of it has changed.
+// Inputs are its package, the packages on which that depends, folder config, which every group reads, and
+// files that no list knows. The pass is recorded in dist. The group tests package dir, which depends on
+// package kit; docs and package other are no inputs. Each row is a shell command that changes the project
+// after the pass, and whether the group runs then.
 func TestAChangedInputRunsItsGroup(t *testing.T) {
 	for command, wantRun := range map[string]bool{
 		": # nothing changes":                                        false,

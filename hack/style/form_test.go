@@ -90,8 +90,8 @@ func TestStatementsAssignOneValueAndHaveShortConditions(t *testing.T) {
 		{"return a || b || (c && d && e)", manyParts},
 		{"x := a || b || (c && d && e)", manyParts},
 		{"if a && b && c && d {}", ""},
-		{"if a && b && f(c && d && e) && d {}", ""},
-		{"return a || b || c || d || e", ""}, // the function is the name
+		{"if a && b && f(c && d && e) && d {}", ""}, // an argument counts by itself
+		{"return a || b || c || d || e", ""},        // the function is the name
 		{"x := a && b && c && d && e", ""},
 		{"var x = a && b && (c && d && e)", ""},
 	} {
@@ -100,8 +100,9 @@ func TestStatementsAssignOneValueAndHaveShortConditions(t *testing.T) {
 }
 
 // TestAFunctionOfTwelveLinesNeedsAParagraph: a body of twelve lines and more has a blank line between its
-// steps. Blank lines within a literal, of a function or of data, do not count, and the lines of a comment count. One
-// statement has no steps, however long it is.
+// steps. Blank lines within a literal, of a function or of data, do not count, and the lines of a comment
+// count. Steps are the statements of one block or case, at any depth. One statement has no steps, however
+// long it is, and the cases themselves are none.
 func TestAFunctionOfTwelveLinesNeedsAParagraph(t *testing.T) {
 	twelve := strings.TrimSuffix(strings.Repeat("f()\n", 12), "\n")
 	eleven := strings.TrimPrefix(twelve, "f()\n")

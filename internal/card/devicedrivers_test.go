@@ -9,10 +9,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhichDriversHandOutCards: pods can request cards by dynamic resource allocation, whose drivers are named as
-// <word>.<vendor>. No quota limits these cards, so the product must recognise their drivers: by the kind of card, as
-// a word before the vendor's domain, or by a vendor that makes nothing else. cardVendors lists these vendors, and
-// their resources are cards, too. A word of a network excludes the driver.
+// TestWhichDriversHandOutCards: pods can request cards by dynamic resource allocation, whose drivers are
+// named as <word>.<vendor>. No quota limits these cards, so the product must recognise their drivers. It does
+// so by a word for cards before the vendor's domain, such as gpu or ascend, or by a vendor that makes nothing
+// else. cardVendors lists these vendors, and their resources are cards, too. A word of a network excludes the
+// driver.
 func TestWhichDriversHandOutCards(t *testing.T) {
 	for _, driver := range []string{
 		"gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gaudi.intel.com", "npu.intel.com", "tpu.google.com",

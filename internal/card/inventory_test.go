@@ -85,7 +85,7 @@ func TestInventoryAddsUpTheCardsOfAllNodes(t *testing.T) {
 				"h800":    {"nvidia.com/gpu.shared": "NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu": ""},
 				"npu":     {"huawei.com/Ascend910": "Ascend-910B", "nvidia.com/gpu": ""},
 				"intel":   {"gpu.intel.com/i915": ""},
-				"unknown": {"nvidia.com/gpu": ""},
+				"unknown": {"nvidia.com/gpu": ""}, // there is no such node
 			},
 		},
 		"three nodes of one model: 8 cards + 6, because 2 failed, + 0, because the device plugin is down": {

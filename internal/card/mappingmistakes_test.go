@@ -12,10 +12,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestWrongMappingsAreRefusedWithTheEntry: spec.cards has up to 64 entries. Each names an extended resource of a
-// device plugin and one model, by name or by label. An error says which entry and field is wrong, and what to write.
-// amdByLabel is an entry for amd.com/gpu without nodeSelector, and intelFlex one for gpu.intel.com/i915; both are
-// valid.
+// TestWrongMappingsAreRefusedWithTheEntry: spec.cards has up to 64 entries. Each names an extended resource
+// of a device plugin and one model, by name or by label. Resources that end with .shared are shares of cards.
+// An error says which entry and field is wrong, and what to write. amdByLabel is an entry for amd.com/gpu
+// without nodeSelector, and intelFlex one for gpu.intel.com/i915; both are valid.
 func TestWrongMappingsAreRefusedWithTheEntry(t *testing.T) {
 	labels := func(n int) map[string]string {
 		out := map[string]string{}
@@ -78,7 +78,7 @@ func TestWrongMappingsAreRefusedWithTheEntry(t *testing.T) {
 		},
 		"the MIG profile of the resource is in capitals": {
 			mappings:   Mappings{{Resource: "nvidia.com/mig-1G.10GB", Model: "X"}},
-			wantErrors: []string{"entry 1, model:", "after the model write"},
+			wantErrors: []string{"entry 1, model:", "after the model write"}, // with the profile it makes no card name
 		},
 		"modelLabel is no key of a label": {
 			mappings:   Mappings{{Resource: "a.b/c", ModelLabel: "a/b/c"}},

@@ -29,10 +29,10 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 		"NvidiaH200":              "NVIDIA-H200",
 		"NVIDIA-H20O":             "NVIDIA-H200", // the last letter is an O, read as 0
 		"NVIDA-H200":              "NVIDIA-H200", // the vendor is misspelt
-		"NVIDIA-H200-141GB":       "NVIDIA-H200",
+		"NVIDIA-H200-141GB":       "NVIDIA-H200", // it has one part more
 		"NVIDIA-H200-MIG-1g.18gb": "NVIDIA-H200/mig-1g.18gb-mixed",
 		"GeForce-RTX-4090":        "NVIDIA-GeForce-RTX-4090",
-		"RTX-4090":                "NVIDIA-GeForce-RTX-4090",
+		"RTX-4090":                "NVIDIA-GeForce-RTX-4090", // which has fewer parts than the 4090-D
 		"RTX4090":                 "NVIDIA-GeForce-RTX-4090",
 		"rtx-4090-d":              "NVIDIA-GeForce-RTX-4090-D",
 		"RTX4090D":                "NVIDIA-GeForce-RTX-4090-D",

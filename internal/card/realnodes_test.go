@@ -145,7 +145,7 @@ func TestAMissingMemoryLabelIsNamed(t *testing.T) {
 			want: "no label nvidia.com/<type>.product with nvidia.com/<type>.memory",
 		},
 		"only another vendor has a product": {
-			node: gb10 + "a.b/card.family=Z a.b/card:1",
+			node: gb10 + "a.b/card.family=Z a.b/card:1", // any label with its name makes a resource a card
 			want: "offers a.b/card but no label a.b/<type>.product with a.b/<type>.memory",
 		},
 	}) {

@@ -229,7 +229,7 @@ func TestMoreCardsThanTheLabelsSay(t *testing.T) {
 		},
 		"8 cards in 16384 replicas each are 131072 shares": {
 			node: "nvidia.com/gpu.product=L4-SHARED nvidia.com/gpu.memory=1 nvidia.com/gpu.count=8 nvidia.com/gpu.replicas=16384 " +
-				gpu + ":131072",
+				gpu + ":131072", // more than 9999, the most that names with the number have
 			wantCards: []NodeCard{{"L4-SHARED", gpu, 131072}},
 		},
 		"8 cards in 2 replicas each are 16 shares with a resource of their own": {
@@ -330,10 +330,10 @@ func TestWithheldCardsKeepTheirName(t *testing.T) {
 	check.That(t, !isKnown, "an unknown node has a card")
 }
 
-// TestSharingStrategyCountsOnlyForShares: label sharing-strategy says how shares are made: "time-slicing", "mps", or
-// "none". It counts only where the node offers shares: under a resource of their own (gpu.shared), or as a card named
-// -SHARED, by its product or because label replicas is above 1. Shares of slices have labels of their own, named
-// after the slice.
+// TestSharingStrategyCountsOnlyForShares: label sharing-strategy says how shares are made: "time-slicing" or
+// "mps". With "none" and without the label the strategy is "". It counts only where the node offers shares:
+// under a resource of their own (gpu.shared), or as a card named -SHARED, by its product or because label
+// replicas is above 1. Shares of slices have labels of their own, named after the slice.
 func TestSharingStrategyCountsOnlyForShares(t *testing.T) {
 	const (
 		gpu   = "nvidia.com/gpu"

@@ -106,10 +106,11 @@ func TestLabelsMakeAMappedCardLast(t *testing.T) {
 	check.Equal(t, "lasting resources after the labels", resources("nvidia.com/gpu"), tracker.Inventory().LastingResources())
 }
 
-// TestWhatANodeWithholdsBesideAMappingStaysACard: the node offers Ascend cards and NVIDIA's, and only the Ascend ones
-// have labels. With a mapping of the Ascend cards the labels have no use, so nothing names NVIDIA's cards, and the
-// node withholds them. Withheld cards are lasting: they stay cards without the node and without the mapping. But if a
-// mapping names NVIDIA's cards, even for other nodes, they are cards only while it exists.
+// TestWhatANodeWithholdsBesideAMappingStaysACard: the node offers Ascend cards and NVIDIA's, and only the
+// Ascend ones have labels. With a mapping of the Ascend cards the labels have no use, so nothing names
+// NVIDIA's cards, and the node withholds them. Withheld cards are lasting: they stay cards without the node
+// and without the mapping. But if a mapping names NVIDIA's cards, even for other nodes, they are cards only
+// while it exists. The Ascend cards are lasting in each row, because their labels alone make them cards, too.
 func TestWhatANodeWithholdsBesideAMappingStaysACard(t *testing.T) {
 	node := newNode(npu + "huawei.com/Ascend910:8 nvidia.com/gpu:8")
 	ascend := Mapping{Resource: "huawei.com/Ascend910", Model: "Ascend-910B"}

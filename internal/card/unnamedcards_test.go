@@ -6,9 +6,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestUnnamedCardsListNodesWithoutAName: an unnamed card is one that a node offers and no label names, so that no new
-// pod gets it. NVIDIA's resources are cards by their name. A resource of another vendor is a card once some node
-// names it. Then another node that offers it without labels has unnamed cards. Disks are no cards.
+// TestUnnamedCardsListNodesWithoutAName: an unnamed card is one that a node offers and no label names, so
+// that no new pod gets it. The list has an entry for each resource, with its nodes. NVIDIA's resources are
+// cards by their name. A resource of another vendor is a card once some node names it. Then another node that
+// offers it without labels has unnamed cards. Disks are no cards.
 func TestUnnamedCardsListNodesWithoutAName(t *testing.T) {
 	const ascend = "huawei.com/Ascend910"
 	tracker := &Tracker{}

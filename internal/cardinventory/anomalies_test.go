@@ -38,12 +38,12 @@ func withStaleCapacity(name corev1.ResourceName) func(*corev1.Node) {
 }
 
 // TestAnomaliesSayWhatIsWrongAndWhatHelps: the CardInventory lists what is wrong with the cards of nodes, as
-// anomalies. Each has a reason, the resource or card, how many, on which nodes, and in the message what would help.
-// Each row is a cluster with exactly one anomaly. nodeWithEightH200 has 8 H200 and right labels. withStaleCapacity is
-// a resource with 0 allocatable and a capacity of 4, which the kubelet keeps when a device plugin no longer offers
-// it. Such cards are unhealthy, with two exceptions. Either software that shares cards offers some on the node. Or
-// the same vendor offers another form, such as slices, and labels count and replicas do not say that it has the old
-// one.
+// anomalies. Each has a reason, its nodes, and in the message what would help. Unless it is about several
+// resources, it says which one or which card, and how many. Each row is a cluster with exactly one anomaly.
+// nodeWithEightH200 has 8 H200 and right labels. withStaleCapacity is a resource with 0 allocatable and a
+// capacity of 4, which the kubelet keeps when a device plugin no longer offers it. Such cards are unhealthy,
+// with two exceptions. Either software that shares cards offers some on the node. Or the same vendor offers
+// another form, such as slices, and labels count and replicas do not say that it has the old one.
 func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene
@@ -233,7 +233,7 @@ func TestAnomaliesSayWhatIsWrongAndWhatHelps(t *testing.T) {
 		"9 cards are offered, the label says 8: pods get them": {
 			scene: scene{nodes: []*corev1.Node{builder.Node("a").GPUs("NVIDIA-H200", 8).With(withCards("9")).Obj()}},
 			want: v1alpha1.InventoryAnomaly{
-				Reason:     "MoreThanLabelled",
+				Reason:     "MoreThanLabelled", // it names the card only where the node withholds it
 				Resource:   "nvidia.com/gpu",
 				Count:      9,
 				NodesTotal: 1,
@@ -495,6 +495,7 @@ func TestAnomaliesAreSortedAndBounded(t *testing.T) {
 	status := cluster.status()
 	check.Equal(t, "anomalies", [2]int{MaxAnomalies, 2*MaxAnomalies + 1}, [2]int{len(status.Anomalies), int(status.AnomaliesTotal)})
 
+	// Only the nodes that have one anomaly together are left.
 	cluster.nodes = cluster.nodes[2*MaxAnomalies:]
 	first := cluster.status().Anomalies[0]
 	check.Equal(t, "nodes of the first", [2]int{MaxAnomalyNodes, 2 * MaxAnomalyNodes}, [2]int{len(first.Nodes), int(first.NodesTotal)})

@@ -9,10 +9,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestConfigMapsThatAreRefusedAlikeAreOneAnomaly: the operator stores card-seconds in ConfigMaps, and the API server
-// may refuse to write them: all of them where the operator lacks its Role, or one that is immutable. Those that are
-// refused for the same reason, here ns/a to ns/d, are one anomaly. It names three of them and what would help, and is
-// about no node.
+// TestConfigMapsThatAreRefusedAlikeAreOneAnomaly: the operator stores card-seconds in ConfigMaps, and the API
+// server may refuse to write them: all of them where the operator lacks its Role, or one that is immutable.
+// Those that are refused for the same reason, here ns/a to ns/d, are one anomaly. It names three of them and
+// what would help, and is about no node. ns/e and ns/f are refused for other reasons, so each is an anomaly
+// of its own.
 func TestConfigMapsThatAreRefusedAlikeAreOneAnomaly(t *testing.T) {
 	status := NewStatus(Input{
 		Count: &Count{},

@@ -142,9 +142,10 @@ func TestAChangedModelIsOneAfterLabelsVanished(t *testing.T) {
 	check.Contains(t, "message", found[0].Message, "started as A100 and count as Lab now")
 }
 
-// TestAChangedModelOutlivesARestart: the operator restarts after the model changed from A100 to Display. It reads the
-// anomaly from the CardInventory, so pod old of that node still has it, with the label Display or with A100 again.
-// Pod elsewhere, of another node, and pod younger, which started after the restart, have none.
+// TestAChangedModelOutlivesARestart: the operator restarts after the model changed from A100 to Display. It
+// reads the anomaly from the CardInventory, so pod old of that node still has it, with the label Display or
+// with A100 again. The operator no longer knows the card in between. Pod elsewhere, of another node, and pod
+// younger, which started after the restart, have none.
 func TestAChangedModelOutlivesARestart(t *testing.T) {
 	var before operatorCounts
 	old := runningPod("old", "q", "station", 4)

@@ -105,11 +105,12 @@ func TestAMissingQueueIsNotInSync(t *testing.T) {
 	check.That(t, !desired.InSync(nil), "the missing Queue is in sync")
 }
 
-// TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy: priority and reclaimable of a Queue follow its service type.
-// Here the Queue has priority 7 and is not reclaimable. If the operator owns a field with another value, the policy
-// changed the service type, and no other manager is overridden. A policy that first defines the type, or no longer
-// does, is a change, too. Where another manager owns a field, or removed the fields of the operator, the difference
-// is drift. A policy that says 7 or 8 also says not reclaimable, as the Queue has it.
+// TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy: priority and reclaimable of a Queue follow its service
+// type. Here the Queue has priority 7 and is not reclaimable. plannedFields are fields that the operator
+// owns, without priority and reclaimable. If the operator owns a field with another value, the policy changed
+// the service type, and no other manager is overridden. A policy that first defines the type, or no longer
+// does, is a change, too. Where another manager owns a field, or removed the fields of the operator, the
+// difference is drift. A policy that says 7 or 8 also says not reclaimable, as the Queue has it.
 func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
 	withoutType := plannedFields
 	withType := strings.Replace(withoutType, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)
@@ -119,32 +120,33 @@ func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
 
 	noType := func(string) (servicetype.Type, bool) { return servicetype.Type{}, false }
 	for t, tc := range check.Cases(t, map[string]struct {
-		types           ServiceTypeLookup
-		entries         []metav1.ManagedFieldsEntry
-		isMissing, want bool
+		types       ServiceTypeLookup
+		entries     []metav1.ManagedFieldsEntry
+		isMissing   bool // there is no Queue
+		wantChanged bool // by the policy
 	}{
 		"the operator owns both fields, and the policy says 7": {
 			types:   typeOfPriority(7),
 			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withType)},
 		},
 		"the operator owns both fields, and the policy says 8": {
-			types:   typeOfPriority(8),
-			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withType)},
-			want:    true,
+			types:       typeOfPriority(8),
+			entries:     []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withType)},
+			wantChanged: true,
 		},
 		"the operator owns both fields, and the policy does not define the type": {
-			types:   noType,
-			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withType)},
-			want:    true,
+			types:       noType,
+			entries:     []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withType)},
+			wantChanged: true,
 		},
 		"the operator owns neither field, and the policy does not define the type": {
 			types:   noType,
 			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withoutType)},
 		},
 		"the operator owns neither field, and the policy says 7": {
-			types:   typeOfPriority(7),
-			entries: []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withoutType)},
-			want:    true,
+			types:       typeOfPriority(7),
+			entries:     []metav1.ManagedFieldsEntry{managedFields("cardquota", "Apply", withoutType)},
+			wantChanged: true,
 		},
 		"helm took the priority": {
 			types: typeOfPriority(8),
@@ -176,7 +178,7 @@ func TestADifferenceOfAnOwnPriorityIsAChangeOfThePolicy(t *testing.T) {
 		if tc.isMissing {
 			live = nil
 		}
-		check.Equal(t, "changed", tc.want, flatQueue(quota, tc.types, live).ServiceTypeChanged(live))
+		check.Equal(t, "changed", tc.wantChanged, flatQueue(quota, tc.types, live).ServiceTypeChanged(live))
 	}
 }
 

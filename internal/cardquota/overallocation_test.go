@@ -197,9 +197,9 @@ func TestOverAllocationNamesTheSumAndItsParts(t *testing.T) {
 	}
 }
 
-// TestOtherGrantsAreTheLargest: beside its own CardQuota, a message names the three largest others, or all if there
-// are fewer. Equal ones are sorted by name, and the rest is counted. CardQuotas are random. No card is healthy, so
-// any grant is too many.
+// TestOtherGrantsAreTheLargest: beside its own CardQuota, a message names the three largest others, or all if
+// there are fewer. Equal ones are sorted by name, and the rest is counted. CardQuotas are random, and one of
+// 0 grants nothing. No card is healthy, so any grant is too many.
 func TestOtherGrantsAreTheLargest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		var quotas []*v1alpha1.CardQuota
@@ -216,7 +216,7 @@ func TestOtherGrantsAreTheLargest(t *testing.T) {
 		}
 
 		slices.SortFunc(others, func(a, b string) int {
-			if a[0] != b[0] {
+			if a[0] != b[0] { // the count, of one digit
 				return int(b[0]) - int(a[0])
 			}
 			return strings.Compare(a, b)
@@ -495,6 +495,7 @@ func TestARetainedQueueCounts(t *testing.T) {
 	check.Equal(t, "over-allocated", "H200: 10 granted, 8 healthy, 2 too many (4 here, 6 by queue kept, which has no CardQuota)",
 		DescribeOverAllocation(totals.OverAllocated(a)))
 
+	// The CardQuota of the queue has 4: with the 4 of a no more than the 8.
 	kept := newQuotaOfH200("kept", 4, 0)
 	check.Equal(t, "over-allocated, for a CardQuota of the retained queue", "", DescribeOverAllocation(totals.OverAllocated(kept)))
 	check.Equal(t, "queues without a CardQuota, beside that one", map[string]card.Quota{}, UnownedQuotas([]*v1alpha1.CardQuota{

@@ -23,9 +23,9 @@ func newBundle(number, replaces string, channels ...string) *manifests.Bundle {
 }
 
 // TestEachChannelHasTheVersionsThatNameIt: an OLM catalog has documents of a package and of its channels. A
-// channel lists the versions that name it, oldest first, with what each replaces and skips. Description and
-// icon of the package are those of the newest version, by number and not by text: 0.10.0 is newer than 0.9.0.
-// Both versions are in candidate-v0, and only 0.10.0 in stable-v0.
+// channel lists the versions that name it, oldest first, with what each replaces and skips. Description, icon
+// and default channel of the package are those of the newest version, by number and not by text: 0.10.0 is
+// newer than 0.9.0. Both versions are in candidate-v0, and only 0.10.0 in stable-v0, its default channel.
 func TestEachChannelHasTheVersionsThatNameIt(t *testing.T) {
 	got, err := packageDocuments([]*manifests.Bundle{
 		newBundle("0.10.0", "p.v0.9.0", "stable-v0", "candidate-v0"),
