@@ -8,41 +8,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
-
-// expectThat reports a failed condition.
-func expectThat(t *testing.T, isTrue bool, format string, args ...any) {
-	t.Helper()
-	if !isTrue {
-		t.Errorf(format, args...)
-	}
-}
-
-// requireThat is expectThat, but ends the test.
-func requireThat(t *testing.T, isTrue bool, format string, args ...any) {
-	t.Helper()
-	if !isTrue {
-		t.Fatalf(format, args...)
-	}
-}
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	requireThat(t, err == nil, "%v", err)
-}
 
 // TestBoardsAreUpToDate: config/grafana has exactly the boards that make boards writes, byte for byte. A user installs
 // these files, so a change of a board must be written there.
 func TestBoardsAreUpToDate(t *testing.T) {
 	files, err := filepath.Glob("../../config/grafana/*.json")
-	requireThat(t, err == nil && len(files) == len(boards), "files %v, want %d (%v)", files, len(boards), err)
+	require.True(t, err == nil && len(files) == len(boards), "files %v, want %d (%v)", files, len(boards), err)
 
 	for _, b := range boards {
 		want, err := b.render()
-		noError(t, err)
+		require.NoError(t, err)
 
 		got, err := os.ReadFile("../../config/grafana/" + b.name + ".json")
-		expectThat(t, err == nil && bytes.Equal(got, want), "%s.json is not what make boards writes (%v)", b.name, err)
+		assert.True(t, err == nil && bytes.Equal(got, want), "%s.json is not what make boards writes (%v)", b.name, err)
 
 	}
 }
@@ -66,10 +48,10 @@ func TestPanelsWithANumberShowTheValueOfNow(t *testing.T) {
 	count := 0
 	for _, b := range boards {
 		text, err := b.render()
-		noError(t, err)
+		require.NoError(t, err)
 
 		var rendered struct{ Panels []renderedPanel }
-		noError(t, json.Unmarshal(text, &rendered))
+		require.NoError(t, json.Unmarshal(text, &rendered))
 
 		for _, p := range rendered.Panels {
 			if p.Type == "stat" {
@@ -79,17 +61,17 @@ func TestPanelsWithANumberShowTheValueOfNow(t *testing.T) {
 		}
 	}
 
-	expectThat(t, count >= 5, "%d panels show a number", count)
+	assert.True(t, count >= 5, "%d panels show a number", count)
 }
 
 // checkNumber checks that a panel with one number shows the last value, and asks for that of now.
 func checkNumber(t *testing.T, board string, p renderedPanel) {
 	t.Helper()
-	expectThat(t, slices.Equal(p.Options.ReduceOptions.Calcs, []string{"lastNotNull"}), "%s: panel %q shows %v of its values", board, p.Title, p.Options.ReduceOptions.Calcs)
+	assert.True(t, slices.Equal(p.Options.ReduceOptions.Calcs, []string{"lastNotNull"}), "%s: panel %q shows %v of its values", board, p.Title, p.Options.ReduceOptions.Calcs)
 
 	for _, target := range p.Targets {
-		expectThat(t, target.Instant && !target.Range, "%s: panel %q asks for a time that is past: %s", board, p.Title, target.Expr)
-		expectThat(t, p.FieldConfig.Defaults.Unit != "bool_yes_no" || strings.HasSuffix(target.Expr, " or vector(0)"), "%s: panel %q shows nothing instead of no: %s", board, p.Title, target.Expr)
+		assert.True(t, target.Instant && !target.Range, "%s: panel %q asks for a time that is past: %s", board, p.Title, target.Expr)
+		assert.True(t, p.FieldConfig.Defaults.Unit != "bool_yes_no" || strings.HasSuffix(target.Expr, " or vector(0)"), "%s: panel %q shows nothing instead of no: %s", board, p.Title, target.Expr)
 	}
 }
 
@@ -97,14 +79,14 @@ func checkNumber(t *testing.T, board string, p renderedPanel) {
 // grafana_dashboard. kustomization.yaml generates one for each board, with the label and the file of the board.
 func TestConfigMapsOfBoardsHaveTheLabelOfGrafanasSidecar(t *testing.T) {
 	text, err := os.ReadFile("../../config/grafana/kustomization.yaml")
-	noError(t, err)
+	require.NoError(t, err)
 
 	entries := strings.Split(string(text), "\n- name: ")[1:]
-	expectThat(t, len(entries) == len(boards), "%d ConfigMaps of %d boards", len(entries), len(boards))
+	assert.True(t, len(entries) == len(boards), "%d ConfigMaps of %d boards", len(entries), len(boards))
 
 	for i, entry := range entries {
 		want := "cardquota-board-" + boards[i].name + "\n  namespace: volcano-system\n  files: [" + boards[i].name + ".json]\n  options: {labels: {grafana_dashboard: \"1\"}}"
-		expectThat(t, strings.TrimSpace(entry) == want, "ConfigMap %d is %q, want %q", i, entry, want)
+		assert.True(t, strings.TrimSpace(entry) == want, "ConfigMap %d is %q, want %q", i, entry, want)
 	}
 }
 
@@ -115,15 +97,15 @@ func TestEachPanelSaysWhatItShows(t *testing.T) {
 		seen := map[string]bool{}
 		for _, p := range b.panels {
 			where := b.name + ": panel " + p.title
-			expectThat(t, p.title != "" && !seen[p.title], "%s: the title is empty, or that of another panel", where)
-			expectThat(t, strings.HasSuffix(p.description, "."), "%s: the description is no sentence", where)
-			expectThat(t, p.unit != "", "%s has no unit", where)
-			expectThat(t, p.width > 0 && p.width <= 24, "%s is %d columns wide", where, p.width)
-			expectThat(t, len(p.queries) > 0, "%s has no query", where)
+			assert.True(t, p.title != "" && !seen[p.title], "%s: the title is empty, or that of another panel", where)
+			assert.True(t, strings.HasSuffix(p.description, "."), "%s: the description is no sentence", where)
+			assert.True(t, p.unit != "", "%s has no unit", where)
+			assert.True(t, p.width > 0 && p.width <= 24, "%s is %d columns wide", where, p.width)
+			assert.True(t, len(p.queries) > 0, "%s has no query", where)
 
 			seen[p.title] = true
 			for _, q := range p.queries {
-				expectThat(t, q.legend != "", "%s: a query has no legend", where)
+				assert.True(t, q.legend != "", "%s: a query has no legend", where)
 			}
 		}
 	}

@@ -2,4 +2,9 @@ module cardquota.dev/operator/hack/boards
 
 go 1.25.0
 
-require github.com/grafana/grafana-foundation-sdk/go v0.0.12
+require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.12
+	github.com/stretchr/testify v1.12.1
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -12,35 +12,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
-
-// expectThat reports a failed condition.
-func expectThat(t *testing.T, isTrue bool, format string, args ...any) {
-	t.Helper()
-	if !isTrue {
-		t.Errorf(format, args...)
-	}
-}
-
-// requireThat is expectThat, but ends the test.
-func requireThat(t *testing.T, isTrue bool, format string, args ...any) {
-	t.Helper()
-	if !isTrue {
-		t.Fatalf(format, args...)
-	}
-}
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	requireThat(t, err == nil, "%v", err)
-}
 
 // newRecording returns a recording of the boards of config/grafana, with three series of 60 values for each
 // query.
 func newRecording(t *testing.T) *recording {
 	t.Helper()
 	files, err := filepath.Glob("../../config/grafana/*.json")
-	requireThat(t, err == nil && len(files) >= 4, "boards %v, %v", files, err)
+	require.True(t, err == nil && len(files) >= 4, "boards %v, %v", files, err)
 
 	begin := time.Unix(1763888400, 0)
 	r := &recording{From: begin, To: begin.Add(time.Minute), Interval: 1}
@@ -51,7 +33,7 @@ func newRecording(t *testing.T) *recording {
 		if err == nil {
 			err = json.Unmarshal(text, &b)
 		}
-		noError(t, err)
+		require.NoError(t, err)
 
 		for _, p := range b.Panels {
 			for i := range p.Targets {
@@ -76,21 +58,21 @@ func newRecording(t *testing.T) *recording {
 // page must show its file.
 func TestEveryBoardCanBeDrawnAndIsShown(t *testing.T) {
 	document, err := os.ReadFile("../../docs/metrics.md")
-	noError(t, err)
+	require.NoError(t, err)
 
 	r := newRecording(t)
 	for i := range r.Boards {
 		b := &r.Boards[i]
 		drawn, err := r.drawBoard(b)
-		noError(t, err)
+		require.NoError(t, err)
 		size, err := png.DecodeConfig(bytes.NewReader(drawn))
-		noError(t, err)
-		expectThat(t, size.Width == pictureWidth && size.Height >= 400, "the picture of %s is %d × %d", b.Name, size.Width, size.Height)
+		require.NoError(t, err)
+		assert.True(t, size.Width == pictureWidth && size.Height >= 400, "the picture of %s is %d × %d", b.Name, size.Width, size.Height)
 
 		name := "images/board-" + b.Name + ".png"
 		_, err = os.Stat("../../docs/" + name)
-		noError(t, err)
-		expectThat(t, strings.Contains(string(document), "]("+name+")"), "docs/metrics.md does not show docs/%s", name)
+		require.NoError(t, err)
+		assert.True(t, strings.Contains(string(document), "]("+name+")"), "docs/metrics.md does not show docs/%s", name)
 	}
 }
 
@@ -100,7 +82,7 @@ func TestAPanelOfAnUnknownTypeIsRefused(t *testing.T) {
 	r := newRecording(t)
 	r.Boards[0].Panels[0].Type = "piechart"
 	_, err := r.drawBoard(&r.Boards[0])
-	expectThat(t, err != nil && strings.Contains(err.Error(), `"piechart" cannot be drawn`), "error %v", err)
+	assert.True(t, err != nil && strings.Contains(err.Error(), `"piechart" cannot be drawn`), "error %v", err)
 }
 
 // TestALineHasAValueForEachStepOfTheRecording: the recording has five steps, from 100 s to 104 s. A series has
@@ -114,8 +96,8 @@ func TestALineHasAValueForEachStepOfTheRecording(t *testing.T) {
 	}}}}
 
 	lines := r.lines(p, -1)
-	requireThat(t, len(lines) == 2 && lines[0].name == "q A" && lines[1].name == "q B", "lines %+v, want q A and q B", lines)
-	expectThat(t, slices.Equal(lines[1].values, []float64{-1, -1, 7, -1, 9}), "values of q B: %v", lines[1].values)
+	require.True(t, len(lines) == 2 && lines[0].name == "q A" && lines[1].name == "q B", "lines %+v, want q A and q B", lines)
+	assert.True(t, slices.Equal(lines[1].values, []float64{-1, -1, 7, -1, 9}), "values of q B: %v", lines[1].values)
 }
 
 // TestATableHasARowForEachQueueAndAColumnForEachQuery: query Quota has a value for queues a and b, query Used only for b.
@@ -129,9 +111,9 @@ func TestATableHasARowForEachQueueAndAColumnForEachQuery(t *testing.T) {
 		{LegendFormat: "Used", Answer: []series{answer("b", 3)}},
 	}}).lines
 
-	requireThat(t, len(rows) == 2 && rows[0].labels[0] == "a", "rows %+v, want those of a and b", rows)
-	expectThat(t, !rows[0].values[1].isKnown, "used of a is %v, want it not known", rows[0].values[1])
-	expectThat(t, rows[1].values[1].value == 3, "used of b is %v, want 3", rows[1].values[1])
+	require.True(t, len(rows) == 2 && rows[0].labels[0] == "a", "rows %+v, want those of a and b", rows)
+	assert.True(t, !rows[0].values[1].isKnown, "used of a is %v, want it not known", rows[0].values[1])
+	assert.True(t, rows[1].values[1].value == 3, "used of b is %v, want 3", rows[1].values[1])
 }
 
 // TestValuesHaveAtMostThreeDigitsAndAUnit: a panel has little space. Large numbers get a K, short times are in
@@ -154,7 +136,7 @@ func TestValuesHaveAtMostThreeDigitsAndAUnit(t *testing.T) {
 	} {
 		got := formatValue(c.value, c.unit)
 
-		expectThat(t, got == c.want, "%v %s: %q, want %q", c.value, c.unit, got, c.want)
+		assert.True(t, got == c.want, "%v %s: %q, want %q", c.value, c.unit, got, c.want)
 	}
 }
 
@@ -175,9 +157,9 @@ func TestAnAxisReachesTheGreatestValueInAtMostFiveSteps(t *testing.T) {
 	} {
 		got := newAxis(greatest, "s")
 		isWanted := math.Abs(got.step-want.step) <= want.step*1e-9 && got.steps == want.steps
-		expectThat(t, isWanted && got.top() >= greatest, "%v s: %+v, want %+v", greatest, got, want)
+		assert.True(t, isWanted && got.top() >= greatest, "%v s: %+v, want %+v", greatest, got, want)
 	}
 
 	got := newAxis(2, "short")
-	expectThat(t, got == axis{1, 2}, "2 cards: %+v, want whole steps of 1", got)
+	assert.True(t, got == axis{1, 2}, "2 cards: %+v, want whole steps of 1", got)
 }
