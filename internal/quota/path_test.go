@@ -104,12 +104,14 @@ func (h *treeTest) naiveCompare(left, right string) int {
 	return cmp.Or(cmp.Compare(x.part, y.part), x.created.Compare(y.created), cmp.Compare(x.name, y.name))
 }
 
-// TestCompareSharesOrdersAllQueues: CompareShares decides which of two queues gets cards first. An ancestor comes before
-// its subtree. Of other queues it compares the siblings below their lowest common ancestor: one is the queue itself or
-// contains it. One that uses less than it deserves comes first; of two such, the smaller used ÷ deserved. Otherwise the
-// smaller borrowed ÷ weight comes first, then the older queue, then the first by name. After a random history in a
-// random tree, the order of each two queues is that of naiveCompare, which recounts. It is also a total order: a sort of
-// the queues never depends on where it begins.
+// TestCompareSharesOrdersAllQueues: CompareShares decides which of two queues gets cards first. After a random history
+// in a random tree, it orders each two queues as naiveCompare does. That recounts the pods and applies these rules:
+// (1) An ancestor comes before its subtree. For other queues the children of their lowest common ancestor are compared:
+// one child is or contains the first queue, another the second.
+// (2) A child that uses less than it deserves comes before one that does not.
+// (3) Of two that use less, the smaller used ÷ deserved comes first. Of two that do not, the smaller borrowed ÷ weight.
+// (4) Otherwise the older one comes first, then the first by name.
+// The order is total as well: two swapped queues get the opposite answer, and no three queues form a cycle.
 func TestCompareSharesOrdersAllQueues(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := newTreeTest(t)

@@ -107,7 +107,7 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 		h.ledger.Release(victim)
 		for queue, all := range before {
 			level := h.naive.naiveLevel(queue, p.queue)          // the first one that contains the pod's queue
-			if slices.Contains(h.naive.pathOf(p.queue), queue) { // a deleted child frees its parent's own quota
+			if slices.Contains(h.naive.pathOf(p.queue), queue) { // the pod is the queue's own, or of its deleted child
 				level = 0
 			}
 
@@ -382,11 +382,11 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 		}
 	}
 
-	checkEnqueue(2, nil)
+	checkEnqueue(2, nil) // own deserves them
 	checkEnqueue(4, nil)
-	checkEnqueue(5, refusedBy("tenant", Guaranteed, 5, 5+2+2))
 	checkEnqueue(6, refusedBy("tenant", Guaranteed, 6, 6+2+2))
 	checkEnqueue(7, refusedBy("team", Guaranteed, 7, 7+2))
+	// 9 exceed the quota of own itself, so no ancestor is asked
 	checkEnqueue(9, &InsufficientQuota{Queue: "own", Names: []card.Name{"A"}, Requested: 9, Total: 9, Limit: 8})
 
 	// far uses 4 A now, so tenant has no quota for 5 more, even without guarantees
@@ -394,41 +394,64 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 	checkEnqueue(5, refusedBy("tenant", HardLimit, 5, 5+4))
 }
 
-// TestReclaimByExample: an example in numbers of what the queue "serving" may use and reclaim. The nodes have 8 A,
-// all quotas are 8. "batch", the sibling of serving under "tenant", uses 5 A. Serving is guaranteed 2 A, its tenant
-// the same 2 A, and queue "other" 1 A. So all 3 free cards are guaranteed: serving may use 2 of them, batch none. Covered
-// is what an unused guarantee of the queue covers, Coverable what a guarantee would cover once children of the level use
-// less. BesideKept is quota less usage.
-func TestReclaimByExample(t *testing.T) {
-	tree := map[string]position{"tenant": {}, "serving": {parent: "tenant"}, "batch": {parent: "tenant"}, "other": {}}
-	l := newTreeLedger(tree, map[string]Limits{
+// reclaimExample returns the ledger of an example in numbers. The nodes have 8 A, and each queue has a quota of 8:
+//
+//	tenant (deserves 4, guaranteed 2) ── serving (deserves 3, guaranteed 2)
+//	                                  └─ batch (deserves 1, uses 5)
+//	other (deserves 4, guaranteed 1)
+//
+// So all 3 free cards are guaranteed: 2 to serving and its tenant, 1 to other.
+func reclaimExample() *Ledger {
+	l := newTreeLedger(map[string]position{"tenant": {}, "serving": {parent: "tenant"}, "batch": {parent: "tenant"}, "other": {}}, map[string]Limits{
 		"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 2}},
 		"serving": {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 3}, Guarantee: Amounts{"A": 2}},
 		"batch":   {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 1}},
 		"other":   {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 1}},
 	}, card.Quota{"A": 8})
 	l.Charge("pod of batch", newCharge("batch", "A", 5))
+	return l
+}
 
+// TestFreeCardsAreForTheirGuarantees: of 8 A, queue batch uses 5. The 3 free ones are guaranteed: 2 to its sibling
+// serving, 1 to queue other. So batch gets no sixth card. Serving may use its 2. It deserves 3, so it may reclaim the
+// third, and no fourth.
+func TestFreeCardsAreForTheirGuarantees(t *testing.T) {
+	l := reclaimExample()
 	check.Equal(t, "insufficient for 2 A of serving, its guarantee", nil, firstOf(l.Check("serving", Request{Names: []card.Name{"A"}, Count: 2}, Within{})))
 	check.Equal(t, "insufficient for a sixth A of batch: 6 + 3 guaranteed of 8", &InsufficientQuota{
 		Kind: Guaranteed, Names: []card.Name{"A"}, Ancestor: true, Requester: "batch", Requested: 1, Total: 6 + 3, Limit: 8,
 	}, firstOf(l.Check("batch", Request{Names: []card.Name{"A"}, Count: 1}, Within{})))
 
+	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.Check("serving", Request{Names: []card.Name{"A"}, Count: 3}, Within{Bound: ReclaimableCards}))
+	check.That(t, !l.Fits("serving", Request{Names: []card.Name{"A"}, Count: 4}, Within{Bound: ReclaimableCards}), "serving reclaims a fourth A, which it does not deserve")
+}
+
+// TestMayUseByExample: MayUseByLevel says what a queue may use at each level of its path: at the queue, its parent
+// tenant, and root. Serving and batch are children of tenant. Serving is guaranteed 2 A, tenant the same 2, queue other
+// 1. Serving uses nothing, batch 5 of the 8 A. All quotas are 8. A level has these numbers:
+//   - Quota: the quota (at root the cards of the nodes) less what is used, less unused guarantees of other queues.
+//   - Covered: how much of that the queue's own unused guarantee covers, at the levels that have other queues too.
+//   - Coverable: what guarantees of this level and below leave for the queue. Evictions of siblings add to it. Root has
+//     no guarantee.
+//   - BesideKept: the quota less what is used and kept for pods, here for none. Only the parent has it.
+//   - Deserved: what the level deserves and does not use.
+func TestMayUseByExample(t *testing.T) {
+	l := reclaimExample()
 	check.Equal(t, "what serving may use in serving, tenant and root", Levels{
-		// Its guarantee of 2 A covers a request at the levels that have other queues too.
 		{Quota: 8, Deserved: 3, Coverable: 2, BesideKept: Unlimited},
-		// Tenant deserves 4 and uses 5. So the guarantee of 2 is less than what batch uses. No card is kept for a pod.
+		// Tenant deserves 4 and uses 5. Batch uses more than the 2 that tenant is guaranteed.
 		{Quota: 8 - 5, Covered: 2, Deserved: 0, Coverable: 2 - 5, BesideKept: 8 - 5},
 		// Root leaves 3 cards, one of them is guaranteed to other.
 		{Quota: 3 - 1, Covered: 2, Deserved: Unlimited, BesideKept: Unlimited},
 	}, l.MayUseByLevel("serving", "A"))
-	check.Equal(t, "what batch may use in batch, tenant and root, beside the guarantees of serving and other", Levels{
+
+	check.Equal(t, "what batch may use in batch, tenant and root", Levels{
+		// Batch has no guarantee, and uses 5.
 		{Quota: 8 - 5, Coverable: 0 - 5, BesideKept: Unlimited},
+		// 2 of the 3 cards are guaranteed to serving. So are the 2 of tenant, of which none is left for batch.
 		{Quota: 3 - 2, Coverable: 2 - 5 - 2, BesideKept: 8 - 5},
+		// 2 of the 3 cards are guaranteed to serving, 1 to other.
 		{Quota: 3 - 2 - 1, Deserved: Unlimited, BesideKept: Unlimited},
 	}, l.MayUseByLevel("batch", "A"))
-
-	check.Equal(t, "insufficient to reclaim 3 A, which serving deserves", nil, l.Check("serving", Request{Names: []card.Name{"A"}, Count: 3}, Within{Bound: ReclaimableCards}))
-	check.That(t, !l.Fits("serving", Request{Names: []card.Name{"A"}, Count: 4}, Within{Bound: ReclaimableCards}), "serving reclaims a fourth A, which it does not deserve")
-	check.Equal(t, "queues in the ledger", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues))) // the checks above have added none
+	check.Equal(t, "queues in the ledger", []string{"batch", "other", "serving", "tenant"}, slices.Sorted(maps.Keys(l.queues))) // the answers have added none
 }

@@ -86,12 +86,17 @@ func (h *treeTest) checkAfterEviction(t *rapid.T, b mayUseBefore, p naivePod) {
 	}
 }
 
-// TestSiblingsGiveTheGuaranteeOfTheirParentBack: of 5 cards, queue "batch" uses the one that its parent "tenant" is
-// guaranteed, and "third" uses 4. "other" is guaranteed one. So a pod of "serving", the sibling of batch, fits only
-// in the place of batch's pod, whose eviction opens the guarantee of their parent. Before the eviction, "top", the
-// parent of tenant, leaves serving its quota less the one card in use. If top has a quota of 0, the pod does not fit
-// even after the eviction. Limit(topLevel, 1, tenantLevel) is what top leaves for a request of one card, with victims at
-// the level of tenant, which are siblings; with victims at rootLevel they are others.
+// TestSiblingsGiveTheGuaranteeOfTheirParentBack: the nodes have 5 A, and all are in use:
+//
+//	top ── tenant (guaranteed 1) ── serving (needs 1)
+//	                             └─ batch (uses 1)
+//	other (guaranteed 1)
+//	third (uses 4)
+//
+// Batch uses the card that tenant is guaranteed. So serving gets a card if batch's pod is evicted, unless the quota of
+// top is 0. It gets none if a pod of third is evicted, since the first free card is guaranteed to other.
+// Limit(level, 1, victimLevel) is what a level leaves serving for 1 A. To that comes what the victims release. Victims
+// of tenantLevel are siblings of serving, those of rootLevel are other queues.
 func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 	const (
 		tenantLevel = iota + 1
@@ -115,7 +120,7 @@ func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 		m := l.MayUseByLevel("serving", "A")
 		check.Equal(t, fmt.Sprintf("free at top with a quota of %d", quotaOfTop), wantOfTop, m.Limit(topLevel, 1, tenantLevel))
 		check.Equal(t, "free at root beside what siblings release: 1 guaranteed to tenant - 1 used by batch", 0, m.Limit(rootLevel, 1, tenantLevel))
-		check.Equal(t, "free at root beside what others release: 5 - 5 used - 1 guaranteed to other", -1, m.Limit(rootLevel, 1, rootLevel))
+		check.Equal(t, "free at root beside what third releases: 5 - 5 used - 1 guaranteed to other", -1, m.Limit(rootLevel, 1, rootLevel))
 
 		l.Release("pod of batch")
 		check.Equal(t, fmt.Sprintf("serving fits after the eviction, top has %d", quotaOfTop), quotaOfTop >= 1, mostA(l, "serving", QuotaLeft) >= 1)

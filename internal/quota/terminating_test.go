@@ -56,7 +56,7 @@ func TestTerminatingCardsAboveTheQuotaBlockTheCard(t *testing.T) {
 	}
 
 	beforeReclaim := l.Check("q", Request{Names: []card.Name{"B"}, Count: 1}, Within{Bound: ReclaimableCards})
-	check.Equal(t, "insufficient to reclaim B", []InsufficientQuota{*isTerminating}, beforeReclaim)
+	check.Equal(t, "insufficient to reclaim B: reclaim ends no terminating pod", []InsufficientQuota{*isTerminating}, beforeReclaim)
 
 	check.That(t, !isTerminatingOverQuota(l, "q", "A"), "the 4 terminating A are over the quota of 4")
 	check.That(t, isTerminatingOverQuota(l, "q", "B"), "the 5 terminating B are not over the quota of 4")

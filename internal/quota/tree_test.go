@@ -208,7 +208,7 @@ func TestPathsOfATreeAreThoseOfAWalk(t *testing.T) {
 				check.Must(t, slices.Contains(below, other) == isBelow, "%s is below %s: %v", other, name, isBelow)
 
 				own := slices.DeleteFunc(slices.Clone(path), func(at string) bool { return slices.Contains(paths[name], at) })
-				check.Must(t, slices.Equal(tree.PathBelow(name, other), own), "%s is on its own below what it shares with %s: %v, want %v", other, name, tree.PathBelow(name, other), own)
+				check.Must(t, slices.Equal(tree.PathBelow(name, other), own), "the path of %s has below that of %s: %v, want %v", other, name, tree.PathBelow(name, other), own)
 				check.Must(t, tree.Level(other, name) == max(1, len(own)), "level of %s, seen from %s: %d, want %d", name, other, tree.Level(other, name), max(1, len(own)))
 			}
 		}

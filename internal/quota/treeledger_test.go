@@ -422,7 +422,7 @@ func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
 	for _, queue := range []string{"parent", "q", "r"} {
 		l.SetLimits(queue, Limits{
 			Cards:     card.Quota{},
-			MilliCPU:  math.MaxInt64 - 1,
+			MilliCPU:  math.MaxInt64 - 1, // math.MaxInt64 is Unlimited
 			Memory:    Unlimited,
 			Deserved:  Amounts{CPU: math.MaxInt64 - 1},
 			Guarantee: Amounts{CPU: math.MaxInt64 - 2},

@@ -36,13 +36,13 @@ func TestADeniedPodDelaysNoOther(t *testing.T) {
 // for pods with which their queues borrow. The second run has only jobs that may borrow. Otherwise it would search all
 // hypernodes (groups of nodes) again for a job with subgroups, and Volcano would lose the reasons of the first run.
 //
-// Queue x deserves 2 cards, and its job more uses 2, so queue x has to borrow for job borrows. Queue y deserves the 4 cards
+// Queue x deserves 2 cards, which job full uses. So queue x has to borrow for job borrows. Queue y deserves the 4 cards
 // of job topology, which has subgroups. Only 3 cards are free, so topology still waits after the first run.
 func TestSecondRunTriesOnlyJobsThatBorrow(t *testing.T) {
 	s := newTreeScene(t, `node a model=A cards=5
 		queue x quota={"A":8} serviceType=training deserved={"A":2}
 		queue y quota={"A":8} serviceType=training deserved={"A":4}
-		job more queue=x min=1 running=a*2
+		job full queue=x min=1 running=a*2
 		job borrows queue=x min=1 pending=3
 		job topology queue=y min=4 pending=4`)
 	s.changePodGroups(func(g *v1beta1.PodGroup) {

@@ -124,13 +124,13 @@ func TestReservationKeepsCards(t *testing.T) {
 			change:         changePod("j-4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "nowhere"} }),
 			minutesWithout: 5, wantBound: "small-0@a",
 		},
-		"in a tree: the 2 free cards are kept for gang c, whose queue deserves them, before queue x borrows them": {
+		"in a tree: the 2 free cards are kept for gang c, whose queue deserves them; then queue x borrows them for job b": {
 			text: `node a model=A cards=6
 				queue x quota={"A":8} serviceType=training deserved={"A":3}; queue y quota={"A":8} serviceType=training deserved={"A":4}
 				job runs queue=x min=1 running=a*4
 				job b queue=x min=1 pending=2
 				job c queue=y min=3 pending=3`,
-			args:           framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true},
+			args:           framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true}, // no limit of CPU
 			minutesWithout: 5, wantBound: "b-0@a b-1@a",
 		},
 	}) {
@@ -344,9 +344,9 @@ func TestWhatIsDeservedComesBeforeAJobBelowItsMinimum(t *testing.T) {
 	}
 }
 
-// TestCardsAreKeptForAJobBelowItsMinimum: gang g lost some of its 8 pods. Free cards are kept for g from jobs that do
-// not run, until its reservation ends after five minutes. From then on its queue is still served first, unless a job of
-// higher priority waits in this queue: that job would get the card. Other jobs request cards, too.
+// TestCardsAreKeptForAJobBelowItsMinimum: gang g lost some of its 8 pods; Volcano's phase for that is Unknown. Free cards
+// are kept for g from jobs that do not run, until its reservation ends after five minutes. From then on g does not come
+// before other queues while a job of higher priority waits in its own queue: that job would get the card.
 //
 // For minutesWithout sessions, one each minute, no card is free. Then two more sessions follow. Before each of them a
 // pod of job r ends, if r still has one, so that a card is free. wantBound are the pods that each of the two sessions

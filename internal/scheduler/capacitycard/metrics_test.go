@@ -15,6 +15,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/scheduler/cache"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -78,7 +80,8 @@ func TestMetricsShowTheSnapshot(t *testing.T) {
 		}
 	}
 
-	s.reopen().p.enqueue.RecordEnqueued(s.Job("waits")) // after the session has opened, so the metrics do not show it
+	// One card B is reserved after the session has opened, so the metrics do not show it.
+	s.reopen().p.sums.Reserve("idle", quota.JobRequest{Cards: []quota.CardRequest{{Names: []card.Name{"B"}, Count: 1}}})
 	got := s.m.scrape(t)
 	check.That(t, got["cardquota_last_session_timestamp_seconds{}"] != 0, "the time of the last session is missing")
 

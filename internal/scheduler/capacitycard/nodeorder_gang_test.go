@@ -201,7 +201,7 @@ func TestGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 		gang := 2 + random.IntN(6)
 		s.addObjects(fmt.Sprintf("job j queue=q min=%d pending=%d cards=%d", gang, gang, 1+random.IntN(4))).
 			requestCPU("j", fmt.Sprint(1+random.IntN(6)))
-		varyRequests(s, random)
+		varyRequests(s, random) // in every second fleet the pods of j differ in cards
 
 		sufficient := nodesThatFit(s)
 		placed := s.placeWith(schedulerconfig.CapacityCard, nil, nil)

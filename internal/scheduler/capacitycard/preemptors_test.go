@@ -70,7 +70,7 @@ func TestPodsPreemptOtherJobsOnlyForTheMinimumOfTheirJob(t *testing.T) {
 			wantEvicted: "low:1", wantPipelined: "high@a:1",
 		},
 		"no pod has a lower priority: no eviction": {
-			scene: `job low queue=q min=1 running=a*8 priorityClass=high
+			scene: `job equal queue=q min=1 running=a*8 priorityClass=high
 				job high queue=q min=1 pending=1 priorityClass=high`,
 		},
 		"j-3 has a higher task priority than the running pods of its Volcano job, which is above its minimum: one of them is evicted": {
@@ -168,11 +168,11 @@ func TestJobIsEnqueuedIntoAFullQueueIfItMayPreempt(t *testing.T) {
 		"a gang of lower priority: enqueued":                                          {scene: lowGang + high, wantEnqueued: 1},
 		"a gang of lower priority, and the action preempt is not configured: refused": {scene: lowGang + high, withoutAction: true},
 		"a job of one pod of lower priority: enqueued": {
-			scene: `job l queue=q min=1 running=a*1 priorityClass=low
-				job low queue=q min=7 running=a*7 priorityClass=high` + high,
+			scene: `job low queue=q min=1 running=a*1 priorityClass=low
+				job top queue=q min=7 running=a*7 priorityClass=high` + high,
 			wantEnqueued: 1,
 		},
-		"a gang of equal priority: refused": {scene: "job low queue=q min=8 running=a*8 priorityClass=high" + high},
+		"a gang of equal priority: refused": {scene: "job equal queue=q min=8 running=a*8 priorityClass=high" + high},
 		"one pod of the gang of lower priority may not be evicted: refused": {
 			scene:  lowGang + high,
 			change: changePod("low-3", annotate("volcano.sh/preemptable", "false")),
@@ -238,10 +238,10 @@ type idleAction struct{ *preempt.Action }
 
 func (idleAction) Execute(*framework.Session) {}
 
-// TestPreemptedCardsAreKeptForTheirPreemptor: preempt evicted a pod on node a for high-0, which has priority class low
-// here. Node a has one card, queue q a quota of 4. Until high-0 is placed, and for five minutes at most, that card is
-// kept for high-0. Pods of its queue with the same or a lower priority do not get it, nor do pods of other queues.
-// Otherwise the eviction would be in vain. high-0 itself waits, because it has a scheduling gate. A queue or node that
+// TestPreemptedCardsAreKeptForTheirPreemptor: preempt evicted a pod on node a for preemptor-0 of PriorityClass low.
+// Node a has one card, queue q a quota of 4. Until preemptor-0 is placed, and for five minutes at most, that card is
+// kept for preemptor-0. Pods of its queue with the same or a lower priority do not get it, nor do pods of other queues.
+// Otherwise the eviction would be in vain. preemptor-0 itself waits, because it has a scheduling gate. A queue or node that
 // a row names again replaces the first one.
 func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 	const otherQueue = `
@@ -249,7 +249,7 @@ func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene      string
 		after      time.Duration
-		minOfHigh  int    // the minimum of the job of high-0, 1 unless the row says more
+		minMember  int    // the minimum of the job of preemptor-0, 1 unless the row says more
 		wantPlaced string // pods of job v; "a:1" is one on node a
 	}{
 		"v is in another queue: it waits": {
@@ -273,13 +273,13 @@ func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 		"node a has a second card, which is not kept: placed": {
 			scene: "node a model=A cards=2" + otherQueue, after: time.Minute, wantPlaced: "a:1",
 		},
-		"the quota was lowered to nothing, so high-0 cannot start: placed": {
+		"the quota was lowered to nothing, so preemptor-0 cannot start: placed": {
 			scene: "queue q quota={} priority=10" + otherQueue, after: time.Minute, wantPlaced: "a:1",
 		},
-		"the gang of high-0 lacks a pod, so it cannot start: placed": {
-			scene: otherQueue, minOfHigh: 2, after: time.Minute, wantPlaced: "a:1",
+		"the gang of preemptor-0 lacks a pod, so it cannot start: placed": {
+			scene: otherQueue, minMember: 2, after: time.Minute, wantPlaced: "a:1",
 		},
-		"v has the same priority and node c is free, but the quota of 1 is kept for high-0: it waits": {
+		"v has the same priority and node c is free, but the quota of 1 is kept for preemptor-0: it waits": {
 			scene: `queue q quota={"A":1} priority=10 cpu=1000
 				node c model=A cards=1
 				job v queue=q min=1 pending=1 priorityClass=low`,
@@ -295,13 +295,13 @@ func TestPreemptedCardsAreKeptForTheirPreemptor(t *testing.T) {
 		s := newScene(t, fmt.Sprintf(`node a model=A cards=1
 			queue q quota={"A":4} priority=10 cpu=1000
 			queue other quota={"A":4} priority=20 cpu=1000
-			job high queue=q min=%d pending=1 priorityClass=low
-			%s`, max(1, tc.minOfHigh), tc.scene)).useClock()
+			job preemptor queue=q min=%d pending=1 priorityClass=low
+			%s`, max(1, tc.minMember), tc.scene)).useClock()
 		s.openSession()
-		s.m.kept.Preempted[s.Pod("high-0").UID] = keptcards.Nomination{Node: "a", Since: s.clock}
+		s.m.kept.Preempted[s.Pod("preemptor-0").UID] = keptcards.Nomination{Node: "a", Since: s.clock}
 		s.clock = s.clock.Add(tc.after)
 
-		s.Update("high-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
+		s.Update("preemptor-0", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
 		s.enqueueAndAllocate()
 		check.Equal(t, "v is placed on", tc.wantPlaced, s.podsByNode("v"))
 	}

@@ -228,7 +228,7 @@ func TestPriorityBetweenQueuesIsThatOfListedClasses(t *testing.T) {
 		"modest": {FirstPod: 3, Job: 1},
 		"plain":  {FirstPod: 3, Job: 3},
 		"own":    {FirstPod: 1, Job: 1},
-		"t":      {FirstPod: 1, Job: 1}, // no class at all
+		"t":      {FirstPod: 1, Job: 1}, // of inferenceWaitsForTraining, without any class
 	} {
 		first := s.Task(job + "-0")
 		got := priorities{FirstPod: plugin.Rules.PodPriority(first), Job: plugin.Rules.JobPriority(s.Ssn.Jobs[first.Job])}
