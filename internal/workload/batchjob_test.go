@@ -79,7 +79,7 @@ func TestEvictionsThatAJobSurvives(t *testing.T) {
 	const all = math.MaxInt
 	for t, tc := range check.Cases(t, map[string]struct {
 		change         func(*batchv1.Job)
-		running, ended []*corev1.Pod
+		running, ended []*corev1.Pod // ended: terminating or finished
 		want           int
 	}{
 		"no backoffLimit: the default of 6": {

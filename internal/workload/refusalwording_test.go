@@ -236,24 +236,20 @@ func TestEverySentenceIsReadAgain(t *testing.T) {
 				refusal := drawRefusal(t, of)
 				message := refusal.Message()
 				check.That(t, !strings.ContainsAny(message, "{}¦"), "%q has a field without a value", message)
-				got, isRefusal := ReadRefusal(message)
-				check.Must(t, isRefusal, "%q is not read", message)
-				check.Equal(t, message, refusal, got)
-
-				got, isRefusal = ReadRefusal(refusal.NodeMessage())
-				check.Must(t, isRefusal, "%q is not read", refusal.NodeMessage())
-				check.Equal(t, refusal.NodeMessage(), refusal, got)
-
-				got, isRefusal = ReadRefusalData(refusal.Data())
-				check.Must(t, isRefusal, "%q is not read", refusal.Data())
-				check.Equal(t, refusal.Data(), refusal, got)
+				for text, read := range map[string]func(string) (Refusal, bool){
+					message: ReadRefusal, refusal.NodeMessage(): ReadRefusal, refusal.Data(): ReadRefusalData,
+				} {
+					got, isRefusal := read(text)
+					check.Must(t, isRefusal, "%q is not read", text)
+					check.Equal(t, text, refusal, got)
+				}
 
 				start, _, isLonger := strings.Cut(of.text, decidedMark)
 				if isLonger {
 					w := wording{sentence: of, parts: splitSentence(start)}
 					var decided strings.Builder
 					w.write(&refusal, &decided)
-					got, isRefusal = ReadRefusal(decided.String() + "…")
+					got, isRefusal := ReadRefusal(decided.String() + "…")
 					check.That(t, isRefusal && got.Code == of.code, "%q is read as %s", decided.String(), got.Code)
 				}
 			})

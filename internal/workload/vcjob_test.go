@@ -81,8 +81,6 @@ func TestVCJobEvictionPolicyFollowsItsPolicies(t *testing.T) {
 
 // TestVCJobOwnerControlsThePod: only a Volcano job of API version v1alpha1 that controls a pod is its job.
 func TestVCJobOwnerControlsThePod(t *testing.T) {
-	yes := true
-	no := false
 	owner := func(apiVersion, kind, name string, controls *bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, Controller: controls}
 	}
@@ -93,30 +91,30 @@ func TestVCJobOwnerControlsThePod(t *testing.T) {
 	}{
 		"no owner": {},
 		"a Volcano job that controls the pod": {
-			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)},
+			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "Job", "j", ptr.To(true))},
 			want:   "j",
 		},
 		"a Kubernetes Job": {
-			owners: []metav1.OwnerReference{owner("batch/v1", "Job", "j", &yes)},
+			owners: []metav1.OwnerReference{owner("batch/v1", "Job", "j", ptr.To(true))},
 		},
 		"a CronJob of Volcano": {
-			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "CronJob", "j", &yes)},
+			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "CronJob", "j", ptr.To(true))},
 		},
 		"another API version": {
-			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1", "Job", "j", &yes)},
+			owners: []metav1.OwnerReference{owner("batch.volcano.sh/v1", "Job", "j", ptr.To(true))},
 		},
 		"two Volcano jobs that do not control the pod": {
 			owners: []metav1.OwnerReference{
-				owner("batch.volcano.sh/v1alpha1", "Job", "j", &no),
+				owner("batch.volcano.sh/v1alpha1", "Job", "j", ptr.To(false)),
 				owner("batch.volcano.sh/v1alpha1", "Job", "k", nil),
 			},
 		},
 		"a ConfigMap, and a Volcano job that controls the pod": {
-			owners: []metav1.OwnerReference{owner("v1", "ConfigMap", "c", nil), owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)},
+			owners: []metav1.OwnerReference{owner("v1", "ConfigMap", "c", nil), owner("batch.volcano.sh/v1alpha1", "Job", "j", ptr.To(true))},
 			want:   "j",
 		},
 		"a ReplicaSet that controls the pod, and a Volcano job": {
-			owners: []metav1.OwnerReference{owner("apps/v1", "ReplicaSet", "r", &yes), owner("batch.volcano.sh/v1alpha1", "Job", "j", nil)},
+			owners: []metav1.OwnerReference{owner("apps/v1", "ReplicaSet", "r", ptr.To(true)), owner("batch.volcano.sh/v1alpha1", "Job", "j", nil)},
 		},
 	}) {
 		check.Equal(t, "owner", tc.want, VCJobOwner(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}))

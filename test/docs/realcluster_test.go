@@ -87,7 +87,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.checkNothingLeft(cluster.VolcanoNamespace)
 	e.checkStillRunning(running)
 	e.checkSchedulerWorks("after")
-	turns.checkNeverTwo(e, 4)
+	turns.checkNeverTwo(e, 4) // and once after the removal
 
 	// The second way: Volcano's Deployment runs our image. With two replicas one of them waits.
 	image := e.sectionCommands(install, "## Only the image of Volcano's scheduler")
@@ -118,7 +118,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 
 	maps.Copy(running, before)
 	e.checkStillRunning(running)
-	turns.checkNeverTwo(e, 7)
+	turns.checkNeverTwo(e, 7) // and two replicas after the second way, one pod after the third
 }
 
 // checkNothingLeft checks that no object with our name is left, in any namespace or outside of

@@ -14,8 +14,8 @@ import (
 
 // TestAnAutoscalerUsesNoMoreThanTheQuota: Kubernetes' autoscaler changes replicas without regard to quotas. The
 // load needs 8 pods, maxReplicas is 6 and the quota 4: 4 run, 2 wait and say why, in events, statuses and kubectl
-// cardquota why. When the load falls, waiting pods are deleted first. Cards of removed replicas serve a job of 2 pods
-// that waited for the same quota.
+// cardquota why. When the load falls, waiting pods are deleted first, then those of the lowest deletion cost. Cards
+// of removed replicas serve a job of 2 pods that waited for the same quota.
 func TestAnAutoscalerUsesNoMoreThanTheQuota(t *testing.T) {
 	s := newScene(t, "autoscaling")
 	const (

@@ -154,6 +154,7 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 // Queue stays, because it was retained once.
 func TestRetainedQueueIsUnchangedAndUnowned(t *testing.T) {
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
+	// The Queue is patched by its name, so the UID that the builder gives is removed.
 	patchAs(t, builder.Queue(name).UID("").Obj(), "tuning-tool", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
 	before := check.Value(queueOf(t, name)())(t)
 

@@ -195,7 +195,7 @@ func TestTemplatesThatBypassTheSchedulerAreRefused(t *testing.T) {
 			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: func(w *WorkloadInput) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} },
 		},
-		"a vcjob that names no scheduler: its job controller writes volcano": {object: newVCJob("open", nil, newTask(1, nil, oneCard))},
+		"a vcjob that names no scheduler: gets volcano, the default": {object: newVCJob("open", nil, newTask(1, nil, oneCard))},
 		"another scheduler, schedulerBypassPolicy Warn": {
 			object:      newDeployment(nil, oneCard, withOtherScheduler),
 			changeInput: admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}),
