@@ -52,7 +52,7 @@ func TestRenderPlacesTheEvictingActions(t *testing.T) {
 		"reclaim: moved behind the last allocate":   {"allocate, reclaim, allocate", Overlay{Reclaim: "reclaim"}, "allocate, allocate, reclaim"},
 		"reclaim: shuffle is removed":               {"allocate, shuffle, reclaim", Overlay{Reclaim: "reclaim"}, "allocate, reclaim"},
 		"no reclaim action: both are removed":       {"allocate, reclaim, preempt, cardreclaim", Overlay{}, "allocate, preempt"},
-		"no reclaim action: none is there":          {"allocate,  backfill", Overlay{}, "allocate, backfill"},
+		"no reclaim action: blanks do not matter":   {"allocate,  backfill", Overlay{}, "allocate, backfill"},
 		"no preempt wanted: that of the base stays": {"allocate, preempt", Overlay{}, "allocate, preempt"},
 		"preempt and cardreclaim: appended": {
 			"allocate, backfill", Overlay{Reclaim: CardReclaim, Preempt: true}, "allocate, backfill, cardreclaim, preempt",

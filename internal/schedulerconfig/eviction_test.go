@@ -160,7 +160,7 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		},
 	}) {
 		known := known()
-		known.Plugins = append(known.Plugins, "ours")
+		known.Plugins = append(known.Plugins, "ours") // not one of Volcano's
 		known.Actions = append(known.Actions, CardReclaim)
 		err := Validate(tc.text, known)
 		if tc.want == nil {

@@ -308,15 +308,15 @@ func TestValidateRefusesTextsThatVolcanoMisreads(t *testing.T) {
 			withPlugins("  - name: gang", card, "  - name: gang"),
 			[]string{"line 6: plugin gang is repeated"}, sameFault,
 		},
-		"a switch that begins with enabled instead of enable": {
+		"a switch that begins with enabled, where Volcano has enableReclaimable": {
 			withPlugins(card, "    enabledReclaimable: true"),
 			[]string{`line 5: unknown key "enabledReclaimable" in plugin capacity-card: known are `}, mended,
 		},
-		"a switch that begins with enable instead of enabled": {
+		"a switch that begins with enable, where Volcano has enabledAllocatable": {
 			withPlugins(card, "    enableAllocatable: true"),
 			[]string{`line 5: unknown key "enableAllocatable" in plugin capacity-card: known are `}, mended,
 		},
-		"a switch without its capital letter": {
+		"a switch with enable, where Volcano has EnabledClusterOrder": {
 			withPlugins("  - name: drf", "    enableClusterOrder: true", card),
 			[]string{`line 5: unknown key "enableClusterOrder" in plugin drf: known are `}, sameFault,
 		},

@@ -103,9 +103,9 @@ func TestReclaimNeedsBothTypes(t *testing.T) {
 	}
 }
 
-// TestValidateSaysWhatContradictsItself: a matrix in which types take the same cards from each other in turn would
-// never come to rest. An entry that has no effect is a mistake, too. Validate says all such faults, each short enough
-// for an event.
+// TestValidateSaysWhatContradictsItself: a matrix in which types take the same cards from each other in turn
+// would never come to rest. An entry that has no effect is a mistake, too. Validate says all such faults,
+// each printable and short enough for an event, at most 1,024 bytes.
 func TestValidateSaysWhatContradictsItself(t *testing.T) {
 	reclaimFrom := func(from ...string) Rule { return Rule{Reclaimable: true, ReclaimFrom: from} }
 	ring := Matrix{}

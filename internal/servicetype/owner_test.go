@@ -156,7 +156,7 @@ func TestOwnerKindsAreValidated(t *testing.T) {
 			owners: OwnerKinds{"jobs": "training"},
 			want:   `"jobs" is no kind: write for example Job or Job.batch.volcano.sh`,
 		},
-		"a kind with its version":     {OwnerKinds{"batch/v1": "training"}, "is no kind"},
+		"a group with its version":    {OwnerKinds{"batch/v1": "training"}, "is no kind"},
 		"a kind with a slash":         {OwnerKinds{"batch/Job": "training"}, "is no kind"},
 		"a kind that ends with a dot": {OwnerKinds{"Job.": "training"}, "is no kind"},
 		"a group in upper case":       {OwnerKinds{"Job.Batch": "training"}, "is no kind"},

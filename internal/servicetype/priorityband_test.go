@@ -120,40 +120,41 @@ func TestPriorityIsCutToItsBand(t *testing.T) {
 	}
 }
 
-// TestBandsKeepTypesApart: whatever the priorities of types and of CardQuotas, a queue of a higher type has a
-// higher priority than each queue of a lower type. A priority is cut exactly if it is negative, above 9999, as high
-// as a higher type, or beyond int32; and exactly then Check refuses it. Types and priorities are random.
+// TestBandsKeepTypesApart: whatever priorities types and CardQuotas have, a queue of a higher type has a
+// higher priority than each queue of a lower type. What a CardQuota adds to the priority of its type must be
+// 0 to 9999. The sum must be below each higher type, and fit into int32. Else it is cut, and Check refuses
+// it. Types and priorities are random.
 func TestBandsKeepTypesApart(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		types := map[string]Type{}
-		inside := map[string]int32{}
+		added := map[string]int32{}
 		number := rapid.OneOf(rapid.Int32Range(0, 30000), rapid.Int32())
 		for i := range rapid.IntRange(1, 6).Draw(t, "types") {
 			name := fmt.Sprint("t", i)
 			types[name] = Type{Priority: number.Draw(t, name)}
-			inside[name] = number.Draw(t, "inside "+name)
+			added[name] = number.Draw(t, "added to "+name)
 		}
 
 		for low := range types {
 			band, _ := BandFor(low, types)
-			own, cut := band.PriorityFor(inside[low])
-			fits := band.Check(inside[low]) == nil
+			priority, cut := band.PriorityFor(added[low])
+			fits := band.Check(added[low]) == nil
 			check.Must(t, fits != cut, "%s: refused %v, cut %v", low, !fits, cut)
-			check.Must(t, own >= types[low].Priority && int64(own) <= int64(types[low].Priority)+9999,
-				"%s at %d: its queue is at %d", low, types[low].Priority, own)
+			check.Must(t, priority >= types[low].Priority && int64(priority) <= int64(types[low].Priority)+9999,
+				"%s at %d: its queue is at %d", low, types[low].Priority, priority)
 
-			wanted := int64(types[low].Priority) + int64(inside[low])
-			blocked := inside[low] < 0 || inside[low] > 9999
+			sum := int64(types[low].Priority) + int64(added[low])
+			mustBeCut := added[low] < 0 || added[low] > 9999
 			for high, other := range types {
 				if other.Priority <= types[low].Priority {
 					continue
 				}
-				check.Must(t, own < other.Priority, "%s at %d stands over %s at %d", low, own, high, other.Priority)
-				blocked = blocked || wanted >= int64(other.Priority)
+				check.Must(t, priority < other.Priority, "%s at %d stands over %s at %d", low, priority, high, other.Priority)
+				mustBeCut = mustBeCut || sum >= int64(other.Priority)
 			}
 
-			blocked = blocked || wanted > math.MaxInt32
-			check.Must(t, blocked == cut, "%s: %d inside is cut %v, want %v", low, inside[low], cut, blocked)
+			mustBeCut = mustBeCut || sum > math.MaxInt32
+			check.Must(t, mustBeCut == cut, "%s: %d added is cut %v, want %v", low, added[low], cut, mustBeCut)
 		}
 	})
 }

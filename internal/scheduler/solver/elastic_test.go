@@ -7,20 +7,21 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestSolveEvictsElasticPods: a job with elastic pods, those above its minimum, can lose so many pods and goes on. It
-// may also be evicted as a whole, unless it has whole=false, but elastic pods of any job are evicted first. Here all
-// pods run on one full node unless a row says otherwise; running=n*3 are three pods of one card on node n. The pods of
-// a role have a minimum of their own: roleElastic= is by role how many it can lose, roles= is the role of each pod. A
-// protected pod is never evicted.
-// Each row wants the victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
+// TestSolveEvictsElasticPods: a job needs its minimum of pods; those above it are elastic. elastic= is how
+// many pods it can lose. It may also be evicted as a whole, unless it has whole=false. Of two plans the one
+// in which whole jobs lose less is better, so elastic pods are evicted first. What elastic pods lose decides
+// last. Here all pods run on one full node unless a row says otherwise. running=n*3 are three pods of one
+// card on node n, and loss= is that of each pod. The pods of a role have a minimum of their own. roleElastic=
+// is by role how many it can lose, roles= is the role of each pod. A protected pod is never evicted. Each row
+// wants the victims: "gang" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveEvictsElasticPods(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
-		"2 pods, one elastic pod: that one, and a gang that loses 90, as the elastic job as a whole loses 120": {want: "elastic-0 gang", scene: `
+		"2 pods, one elastic pod: that one and a gang, because a whole gang loses 90, the whole elastic job 120": {want: "elastic-0 gang", scene: `
 			node n
 			pending pods=2 cards=1
 			job elastic running=n*3 elastic=1 loss=40
 			job gang running=n loss=90`},
-		"2 pods, one elastic pod: the elastic job as a whole loses 6, the gang 90": {want: "elastic", scene: `
+		"2 pods, one elastic pod: the elastic job as a whole, because it loses 6, and the gang 90": {want: "elastic", scene: `
 			node n
 			pending pods=2 cards=1
 			job elastic running=n*3 elastic=1 loss=2
@@ -68,10 +69,11 @@ func TestSolveEvictsElasticPods(t *testing.T) {
 	})
 }
 
-// TestSolveBreaksTiesByOrder: where several choices lose as much, the plan evicts the fewest jobs, and among those
-// the ones that its caller lists first. If a pod needs several victims on one node, it gets the first of equal nodes. So
-// equal scenes have equal plans. running=n*3 are three pods of one card on node n, and loss= is that of each pod. Each
-// row wants the victims: "large" is a whole job, "elastic-0" is pod 0 of job elastic.
+// TestSolveBreaksTiesByOrder: where several choices lose as much, the plan evicts the fewest jobs, and among
+// those the ones that its caller lists first. If a pod needs several victims on one node, it gets the first
+// of equal nodes. So equal scenes have equal plans. All nodes are full. running=n*3 are three pods of one
+// card on node n, and loss= is that of each pod. Each row wants the victims: "large" is a whole job,
+// "elastic-0" is pod 0 of job elastic.
 func TestSolveBreaksTiesByOrder(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"the first of equal jobs": {want: "first", scene: `
@@ -117,10 +119,11 @@ func TestSolveBreaksTiesByOrder(t *testing.T) {
 	})
 }
 
-// TestPlanStatesItsLoss: the loss of a plan is the sum of its victims' card-seconds. JobSeconds is that of jobs that
-// are evicted as a whole, which Jobs counts, and PodSeconds that of elastic pods. loss= is that of each pod, wholeLoss=
-// what a job loses beside it if it is evicted as a whole. running=n*3 are three pods of one card on node n, of which a
-// job can lose elastic= pods alone. Each row wants the loss.
+// TestPlanStatesItsLoss: the loss of a plan is the sum of its victims' card-seconds. JobSeconds is that of
+// jobs that are evicted as a whole, which Jobs counts, and PodSeconds that of elastic pods. loss= is that of
+// each pod, wholeLoss= what a job loses beside it if it is evicted as a whole. running=n*3 are three pods of
+// one card on node n, of which a job can lose elastic= pods alone. A node is full, but for the free cards
+// that cards= states. Each row wants the loss.
 func TestPlanStatesItsLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene string
@@ -161,7 +164,7 @@ func TestPlanStatesItsLoss(t *testing.T) {
 			job cheaper running=n loss=99`},
 		"3 times 2^62 card-seconds: the largest int64": {want: Loss{JobSeconds: math.MaxInt64, Jobs: 1}, scene: `
 			node n
-			pending pods=2 cards=1
+			pending pods=1 cards=1
 			job gang running=n*3 loss=4611686018427387904`},
 		"2^62 card-seconds each of a gang and an elastic pod": {want: Loss{JobSeconds: 1 << 62, PodSeconds: 1 << 62, Jobs: 1}, scene: `
 			node n

@@ -6,9 +6,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestGreedyClearsNoNodeBeyondQuota: two pods are pending. The free node "free" uses the only card that is left in
-// quota A. So a victim on "full", a node of A, would make no room. The elastic job can lose only one pod, and only
-// that on nodeOfB helps. The greedy search, which finds the first plan, must evict that pod.
+// TestGreedyClearsNoNodeBeyondQuota: two pods are pending. One gets node "free", and with it the only card
+// that is left in quota A. A victim on "full", a node of A, makes no room for the other one, because no quota
+// is left there. So the elastic job, which can lose only one pod, must lose that on nodeOfB. Solve evicts
+// this pod, and so does its greedy search, which finds the first plan.
 func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 	for name, jobs := range map[string]string{
 		"one victim would clear full": `
@@ -34,16 +35,16 @@ func TestGreedyClearsNoNodeBeyondQuota(t *testing.T) {
 		m := newModel(s.Problem)
 		m.addJobs(s.Problem)
 		greedy := m.initialState()
-		m.allowPruning() // the work that it may do
+		m.allowPruning() // sets the budget of the greedy search
 		check.That(t, greedy.chooseGreedily(), "%s: the greedy search finds no victims", name)
 		check.Equal(t, name+": whether the greedy search evicts pod 0 and pod 1 of elastic", []bool{false, true}, greedy.isVictim[:2])
 	}
 }
 
-// TestClearNodeEvictsOnlyWhatIsNeeded: a pod of 3 cards is pending on a full node. clearNode looks for a set of
-// victims that together make room there, without superfluous ones. It has none where each victim suffices alone: the
-// search tries those anyway. clearNode changes nothing: the state still has no loss. A job here can lose only its one
-// pod.
+// TestClearNodeEvictsOnlyWhatIsNeeded: a pod of 3 cards is pending on a full node. clearNode adds victims
+// until they make room there, and then drops those that the others make needless. If each suffices alone, it
+// returns none: the search tries single victims anyway. It undoes its trials, so the state has no loss
+// afterwards. A job here can lose only its one pod.
 func TestClearNodeEvictsOnlyWhatIsNeeded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second string

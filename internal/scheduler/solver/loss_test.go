@@ -23,19 +23,19 @@ func TestPodLossIsItsCardSecondsSinceItsCheckpoint(t *testing.T) {
 		started, checkpoint time.Time
 		want                int64
 	}{
-		"8 cards for an hour":                               {8, ago(time.Hour), none, 8 * 3600},
-		"1.999 seconds count as 1":                          {1, ago(1999 * time.Millisecond), none, 1},
-		"a checkpoint a minute ago":                         {8, ago(time.Hour), ago(time.Minute), 8 * 60},
-		"a checkpoint before the start":                     {8, ago(time.Hour), ago(2 * time.Hour), 8 * 3600},
-		"a checkpoint now":                                  {8, ago(time.Hour), now, 0},
-		"a checkpoint in the future":                        {8, ago(time.Hour), now.Add(time.Hour), 0},
-		"the pod has not started":                           {8, none, none, 0},
-		"the pod has not started, its job has a checkpoint": {8, none, ago(time.Hour), 0},
-		"a start in the future":                             {8, now.Add(time.Hour), none, 0},
-		"no cards":                                          {0, ago(time.Hour), none, 0},
-		"a negative number of cards":                        {-1, ago(time.Hour), none, 0},
-		"the product overflows: the largest int64":          {math.MaxInt64 / 2, ago(time.Hour), none, math.MaxInt64},
-		"longer ago than a time.Duration can say":           {1, time.Unix(0, 0).AddDate(-900, 0, 0), none, math.MaxInt64 / int64(time.Second)},
+		"8 cards for an hour":                                  {8, ago(time.Hour), none, 8 * 3600},
+		"1.999 seconds count as 1":                             {1, ago(1999 * time.Millisecond), none, 1},
+		"a checkpoint a minute ago":                            {8, ago(time.Hour), ago(time.Minute), 8 * 60},
+		"a checkpoint before the start":                        {8, ago(time.Hour), ago(2 * time.Hour), 8 * 3600},
+		"a checkpoint now":                                     {8, ago(time.Hour), now, 0},
+		"a checkpoint in the future":                           {8, ago(time.Hour), now.Add(time.Hour), 0},
+		"the pod has not started":                              {8, none, none, 0},
+		"the pod has not started, its job has a checkpoint":    {8, none, ago(time.Hour), 0},
+		"a start in the future":                                {8, now.Add(time.Hour), none, 0},
+		"no cards":                                             {0, ago(time.Hour), none, 0},
+		"a negative number of cards":                           {-1, ago(time.Hour), none, 0},
+		"the product overflows: the largest int64":             {math.MaxInt64 / 2, ago(time.Hour), none, math.MaxInt64},
+		"longer ago than a time.Duration can say: its largest": {1, time.Unix(0, 0).AddDate(-900, 0, 0), none, math.MaxInt64 / int64(time.Second)},
 	}) {
 		check.Equal(t, "loss", tc.want, PodLoss(tc.cards, tc.started, tc.checkpoint, now))
 	}

@@ -67,11 +67,13 @@ func TestSearchProvesThatElasticPodsReleaseTooLittle(t *testing.T) {
 	checkNoPlan(t, "3 cards of 8", Solve(p, MaxWork))
 }
 
-// TestSearchTriesMoreSetsInTrees: in a tree of queues, victims release quotas and count against limits. Then the lower
-// bound of the search excludes few sets of victims. To find the least loss it must try more than maxSearchTries of
-// them. Here node n has room, but the parent has no quota left for a pod of 12 cards (left=1000,0). Only victims of
-// level 1 release it, as "releases" says, and at most 8 may be taken of the three elastic jobs. The oracle, which tries
-// all sets, says what the least loss is.
+// TestSearchTriesMoreSetsInTrees: in a tree of queues, victims release quotas and count against limits. Then
+// the lower bound of the search excludes few sets of victims. To find the least loss it must try more than
+// maxSearchTries of them. Here node n has room for the pending pod of 12 cards, so victims need not free any
+// (cards=0). But the quota of the parent is used up: left=1000,0 is 1000 in the own queue, none in its
+// parent. Jobs of level 1 release quota of the parent, 1 or "releases" for each pod; that of level 2 releases
+// none. Of the three elastic jobs at most 8 may be taken, which "counts" says. The oracle, which tries all
+// sets, says what the least loss is.
 func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 	p := newScene(`
 		node n cards=16

@@ -21,12 +21,12 @@ func withRank(rank int, job Job) Job {
 	return job
 }
 
-// TestSolveEvictsLowerRanksFirst: ranks come from priorities. No rank loses anything if lower ranks suffice, however
-// much more these lose. Within a rank the least loss counts, and elastic pods are evicted before gangs. rank= is that
-// of a job and its pods, jobRank= that of the job alone. A line "pod" gives one pod another rank, if it is evicted
-// alone. Without rank= it is 0. running=n*2 are two pods of one card on the full node n. loss= is that of each pod,
-// elastic= how many a job can lose alone. Each row wants the victims: "low" is a whole job, "elastic-0" is pod 0 of job
-// elastic.
+// TestSolveEvictsLowerRanksFirst: ranks come from priorities. No rank loses anything if lower ranks suffice,
+// however much more these lose. Within a rank the least loss counts, and elastic pods are evicted before
+// gangs. rank= is that of a job and its pods, jobRank= that of the job alone. A line "pod" gives a pod
+// another rank, which counts if it is evicted alone. Jobs and pods without a written rank have rank 0.
+// running=n*2 are two pods of one card on the full node n. loss= is that of each pod, elastic= how many a job
+// can lose alone. Each row wants the victims: "low" is a whole job, "elastic-0" is pod 0 of job elastic.
 func TestSolveEvictsLowerRanksFirst(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"the job of rank 0, although it loses more": {want: "low", scene: `
@@ -167,10 +167,11 @@ func lossAt(p *Problem, plan *Plan, rank int) (loss, least Loss) {
 	return loss, least
 }
 
-// TestSolveEachRankAtLeastLoss: of the plans that evict the same victims in all higher ranks, the solver's plan loses the
-// least in each rank. The least loss comes from an oracle that tries every choice of victims. Problems and ranks are
-// random. In larger problems, where the solver's search is bounded, it may lose 1.1 times as much. In others no victim is
-// needless. Solving a problem again gives the same plan.
+// TestSolveEachRankAtLeastLoss: the solver finds a plan exactly if there is one. Of the plans that evict the
+// same victims in all higher ranks, its plan loses the least in each rank. The least loss comes from an
+// oracle that tries every choice of victims. Problems and ranks are random. In larger problems, where the
+// solver's search is bounded, it may lose 1.1 times as much. In others no victim is needless. Solving a
+// problem again gives the same plan.
 func TestSolveEachRankAtLeastLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		draw     func(*rapid.T) *Problem

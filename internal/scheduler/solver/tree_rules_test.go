@@ -116,13 +116,13 @@ func TestSolveForQuotasOfAllNodes(t *testing.T) {
 	})
 }
 
-// TestSolveWithinTakeLimits: a limit bounds what is taken from a queue and all below it: at most most= cards. "counts"
-// has the limits against which each pod of a job counts, one card each.
+// TestSolveWithinTakeLimits: a limit bounds what is taken from a queue and all below it: at most most= cards.
+// "counts" has the limits against which each pod of a job counts, one card each.
 // (1) A limit named guarantee… is strict.
-// (2) The last victim may exceed a limit named borrowed…, so that a gang larger than the rest can be evicted. Before
-// that victim, less than the limit must be taken.
-// (3) A job with onlyCounts=true is taken by another rule, before other jobs. A limit borrowed… does not refuse such a
-// job, but the job uses it up. A limit guarantee… refuses it too.
+// (2) A limit named borrowed… (borrowed=true) may be exceeded by the last victim that counts against it, so that a
+// gang larger than the rest can be evicted. Before that victim, less than the limit must be taken.
+// (3) A job with onlyCounts=true is taken by another rule, before other jobs. A limit borrowed… does not refuse such
+// a job, but the job uses it up. A limit guarantee… refuses it too.
 // Node n is full, and all jobs run on it; n*3 are three pods. Each row wants the victims: "gang" is a whole job,
 // "elastic-0" a pod.
 func TestSolveWithinTakeLimits(t *testing.T) {

@@ -148,9 +148,10 @@ func TestSolveChoosesVictims(t *testing.T) {
 	})
 }
 
-// TestSolveWithTwoQuotas: each node has cards of one name, and the queue of the pending pods has a quota for each
-// name. A victim helps only while there is quota for the card of its node. Node a has cards of quota A, node b of
-// quota B; left= is what is left of a quota. Each row wants the jobs that are evicted.
+// TestSolveWithTwoQuotas: each node has cards of one name, and the queue of the pending pods has a quota for
+// each name. A victim helps only while there is quota for the card of its node. Node a has cards of quota A,
+// node b of quota B; left= is what is left of a quota. A node without cards= is full. Each row wants the jobs
+// that are evicted.
 func TestSolveWithTwoQuotas(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"the quota of A allows 2 of 3 pods: the two cheapest on a, then one on b": {want: "a1 a2 b1", scene: `
