@@ -185,7 +185,7 @@ func TestDrainFollowsThePolicyOfAVolcanoJob(t *testing.T) {
 		check.Equal(t, "pods", tc.wantPods, podsWithNodes(c))
 		ended := 0
 		for _, evicted := range c.Evicted {
-			if evicted.Successor == "" {
+			if evicted.Successor == "" { // no pod waits in its place
 				ended++
 			}
 		}
@@ -217,7 +217,7 @@ func TestAWorkloadGetsTheQueueOfItsNamespace(t *testing.T) {
 		c := newSmallCluster()
 		c.Namespaces[0].Annotations = map[string]string{v1beta1.QueueNameAnnotationKey: "q"}
 		for _, queue := range c.Queues {
-			queue.Status.State = v1beta1.QueueStateOpen
+			queue.Status.State = v1beta1.QueueStateOpen // admission refuses work in any other state
 		}
 
 		var objects []*unstructured.Unstructured

@@ -68,36 +68,37 @@ func podsWithNodes(c *Cluster) string {
 	return strings.Join(names, " ")
 }
 
-// TestNewWorkloadsCreatesWhatTheControllersWould: whatif reads manifests, and creates the PodGroup and the pods
-// that the controllers would create. Each pod requests 2 cards. The minResources of the PodGroup are those of its
-// minimum. That is one pod, unless an annotation or the tasks of a Volcano job say more. A Job creates no more
-// pods than completions. Pods of a StatefulSet come one after the other, so only the first is created. Only pods
-// of a Volcano job wait until Volcano enqueues their PodGroup. Each row wants name and queue of the PodGroup, its
-// minimum and cards, and the pods. whatif makes up the names that contain "whatif" or "new".
+// TestNewWorkloadsCreatesWhatTheControllersWould: whatif reads manifests, and creates the PodGroup and the
+// pods that the controllers would create. Each pod requests 2 cards, and has PriorityClass high of priority
+// 1000. The minResources of the PodGroup are those of its minimum. That is one pod, unless an annotation or
+// the tasks of a Volcano job say more. A Job creates no more pods than completions. A StatefulSet creates a
+// pod once the one before it runs; whatif notes that (oneByOne) for gangs. Only pods of a Volcano job wait
+// until Volcano enqueues their PodGroup. Each row wants name and queue of the PodGroup, its minimum and
+// cards, and the pods. whatif makes up the names that contain "whatif" or "new".
 func TestNewWorkloadsCreatesWhatTheControllersWould(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ manifest, want string }{
 		"a Deployment with 2 replicas": {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 2\n  template:\n" + podTemplate("    "),
-			"podgroup-whatif-deployment-lab-x q min=1 cards=2: x-new-0 x-new-1"},
-		"a StatefulSet with group-min-member 3": {
+			"podgroup-whatif-deployment-lab-x q min=1 cards=2 oneByOne=false: x-new-0 x-new-1"},
+		"a StatefulSet with 3 replicas and group-min-member 3": {
 			"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x, annotations: {scheduling.volcano.sh/group-min-member: \"3\"}}\n" +
-				"spec:\n  template:\n" + podTemplate("    "),
-			"podgroup-whatif-statefulset-lab-x q min=3 cards=6: x-0"},
+				"spec:\n  replicas: 3\n  template:\n" + podTemplate("    "),
+			"podgroup-whatif-statefulset-lab-x q min=3 cards=6 oneByOne=true: x-0 x-1 x-2"},
 		"a Job with parallelism 3 and 2 completions": {
 			"apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  parallelism: 3\n  completions: 2\n  template:\n" + podTemplate("    "),
-			"podgroup-whatif-job-lab-x q min=1 cards=2: x-new-0 x-new-1"},
+			"podgroup-whatif-job-lab-x q min=1 cards=2 oneByOne=false: x-new-0 x-new-1"},
 		"a Pod": {
 			"apiVersion: v1\nkind: Pod\n" + strings.Replace(podTemplate(""), "metadata: {", "metadata: {name: x, ", 1),
-			"podgroup-whatif-pod-lab-x q min=1 cards=2: x"},
+			"podgroup-whatif-pod-lab-x q min=1 cards=2 oneByOne=false: x"},
 		"a Volcano job with a task of one pod, and one of 3 pods with minAvailable 1": {
 			"apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec:\n  queue: q\n  tasks:\n" +
 				"  - name: ps\n    replicas: 1\n    template:\n" + podTemplate("      ") +
 				"  - name: worker\n    replicas: 3\n    minAvailable: 1\n    template:\n" + podTemplate("      "),
-			"x-whatif-job-lab-x q min=2 cards=4: x-ps-0 x-worker-0 x-worker-1 x-worker-2"},
+			"x-whatif-job-lab-x q min=2 cards=4 oneByOne=false: x-ps-0 x-worker-0 x-worker-1 x-worker-2"},
 	}) {
 		w := check.Value(NewWorkloads(newSmallCluster(), []*unstructured.Unstructured{parse(t, tc.manifest)}, "lab"))(t)[0]
 		cards := (*w.Group.Spec.MinResources)["nvidia.com/gpu"]
-		got := fmt.Sprintf("%s %s min=%d cards=%d:", w.Group.Name, w.Group.Spec.Queue, w.Group.Spec.MinMember, cards.Value())
+		got := fmt.Sprintf("%s %s min=%d cards=%d oneByOne=%t:", w.Group.Name, w.Group.Spec.Queue, w.Group.Spec.MinMember, cards.Value(), w.OneByOne)
 		for _, pod := range w.Pods {
 			got += " " + pod.Name
 			check.Equal(t, "priority, that of class high", 1000, *pod.Spec.Priority)
@@ -153,11 +154,13 @@ func TestSetQuotaChangesOneCardOfAQueue(t *testing.T) {
 	check.Refused(t, c.SetQuota("bad", h200, 1, false), "queue bad")
 }
 
-// TestSetQuotaLeavesDeservedThatIsWritten: in a tree a CardQuota need not write deserved. Then it equals the quota, and
-// follows a new one. A user who wrote deserved and changes the quota alone keeps it. The quota is 8 cards H200 before.
+// TestSetQuotaLeavesDeservedThatIsWritten: in a tree a CardQuota may leave deserved out. The operator then
+// writes the quota as deserved into the Queue. So the Queue has the annotation in both cases, and isLeftOut
+// says which it is. Deserved that is left out follows a new quota. A user who wrote deserved and changes the
+// quota alone keeps it. The quota is 8 cards H200 before.
 func TestSetQuotaLeavesDeservedThatIsWritten(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		deserved                string // "" in flat queues
+		deserved                string // of the Queue, "" in flat queues
 		card                    card.Name
 		newQuota                card.Count
 		isLeftOut               bool
@@ -167,11 +170,11 @@ func TestSetQuotaLeavesDeservedThatIsWritten(t *testing.T) {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 16, wantQuota: `{"NVIDIA-H200":16}`, wantDeserved: `{"NVIDIA-H200":8}`},
 		"deserved is written, the quota is lowered: stays": {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 4, wantQuota: `{"NVIDIA-H200":4}`, wantDeserved: `{"NVIDIA-H200":8}`},
-		"deserved is not written, the quota is raised: follows": {
+		"deserved is left out, the quota is raised: follows": {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 16, isLeftOut: true, wantQuota: `{"NVIDIA-H200":16}`, wantDeserved: `{"NVIDIA-H200":16}`},
-		"deserved is not written, the quota is lowered: follows": {
+		"deserved is left out, the quota is lowered: follows": {
 			deserved: `{"NVIDIA-H200":8}`, card: h200, newQuota: 4, isLeftOut: true, wantQuota: `{"NVIDIA-H200":4}`, wantDeserved: `{"NVIDIA-H200":4}`},
-		"deserved is not written, a quota for another card: only the entry of that card follows": {
+		"deserved is left out, a quota for H800: only its entry follows, and that of H200, here 6, stays": {
 			deserved: `{"NVIDIA-H200":6}`, card: "NVIDIA-H800", newQuota: 3, isLeftOut: true,
 			wantQuota: `{"NVIDIA-H200":8,"NVIDIA-H800":3}`, wantDeserved: `{"NVIDIA-H200":6,"NVIDIA-H800":3}`},
 		"flat queues have no deserved": {card: h200, newQuota: 16, isLeftOut: true, wantQuota: `{"NVIDIA-H200":16}`},

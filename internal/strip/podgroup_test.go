@@ -28,10 +28,11 @@ func newInventory() *card.Inventory {
 		Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
 }
 
-// TestAStrippedPodGroupCountsTheSame: the operator keeps PodGroups without what it does not read. Whatever a PodGroup
-// says, it counts the same after it is stripped, alone and with a waiting pod, and its metadata is small. The
-// PodGroup is Inqueue (Volcano may create its pods) in queue q, with a minimum of 3 pods and minResources of 4 GPUs.
-// Each row changes it.
+// TestAStrippedPodGroupCountsTheSame: the operator keeps PodGroups without what it does not read. Whatever a
+// PodGroup says, it counts the same after it is stripped, alone and with a waiting pod, and its metadata is
+// small. The PodGroup is Inqueue (Volcano may create its pods) in queue q, with a minimum of 3 pods and
+// minResources of 4 GPUs. Each row changes it. Condition PodGroupCardsRefused says to programs what condition
+// Unschedulable says to people. It counts only if both have the same transitionID, here "t".
 func TestAStrippedPodGroupCountsTheSame(t *testing.T) {
 	unschedulable := func(status corev1.ConditionStatus, reason, message string) v1beta1.PodGroupCondition {
 		return v1beta1.PodGroupCondition{
@@ -132,12 +133,12 @@ func countOf(group *v1beta1.PodGroup, pods ...*corev1.Pod) map[string]queueusage
 	return queues
 }
 
-// TestAHeavyPodGroupWeighsLittleInTheCache: a tenant can write each field of a PodGroup up to the size of an object,
-// 1 MiB and more. A stripped PodGroup takes at most 8 KiB as JSON, and keeps the cards that the job requests in
-// minResources.
+// TestAHeavyPodGroupWeighsLittleInTheCache: a tenant can write each field of a PodGroup up to the size of an
+// object, 1 MiB and more. A stripped PodGroup takes at most 8 KiB as JSON, and keeps the 4 cards that the job
+// requests in minResources.
 func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
-	many := func(format string, n int) *corev1.ResourceList {
+	fourGPUsAnd := func(format string, n int) *corev1.ResourceList {
 		list := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}
 		for i := range n {
 			list[corev1.ResourceName(fmt.Sprintf(format, i))] = resource.MustParse("1")
@@ -163,9 +164,9 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 		"a condition of another type, with a message of 1 MiB": func(g *v1beta1.PodGroup) {
 			g.Status.Conditions = []v1beta1.PodGroupCondition{{Message: long}}
 		},
-		"50,000 resources":                   func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("r%d", 50000) },
-		"50,000 extended resources":          func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("z.example/r%d", 50000) },
-		"extended resources with long names": func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("a.example/%0100000d", 10) },
+		"50,000 resources":                   func(g *v1beta1.PodGroup) { g.Spec.MinResources = fourGPUsAnd("r%d", 50000) },
+		"50,000 extended resources":          func(g *v1beta1.PodGroup) { g.Spec.MinResources = fourGPUsAnd("z.example/r%d", 50000) },
+		"extended resources with long names": func(g *v1beta1.PodGroup) { g.Spec.MinResources = fourGPUsAnd("a.example/%0100000d", 10) },
 		"a phase of 1 MiB":                   func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupPhase(long) },
 		"a queue of 1 MiB":                   func(g *v1beta1.PodGroup) { g.Spec.Queue = long },
 		"an owner with texts of 1 MiB": func(g *v1beta1.PodGroup) {
@@ -174,15 +175,15 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 	}) {
 		whole := &v1beta1.PodGroup{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"},
-			Spec:       v1beta1.PodGroupSpec{Queue: "q", MinResources: many("", 0)},
+			Spec:       v1beta1.PodGroupSpec{Queue: "q", MinResources: fourGPUsAnd("", 0)},
 		}
 		change(whole)
 		stripped := PodGroup(whole.DeepCopy())
 		got := sizeOf(t, stripped)
 		check.That(t, got <= 8<<10, "the stripped PodGroup weighs %d bytes of %d", got, sizeOf(t, whole))
 
-		_, kept := (*stripped.Spec.MinResources)["nvidia.com/gpu"]
-		check.That(t, kept, "what the job requests is not kept")
+		kept := (*stripped.Spec.MinResources)["nvidia.com/gpu"]
+		check.Equal(t, "cards that the job requests", 4, kept.Value())
 	}
 }
 

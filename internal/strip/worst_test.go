@@ -130,10 +130,10 @@ func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 	}
 }
 
-// TestAForeignLocalCardQuotaIsKeptAsItsName: the operator keeps the LocalCardQuotas of all namespaces. One that the
-// operator made has the CardQuota of its name as the only owner, and keeps its status. A tenant can write others, or
-// keep a deleted one by a finalizer. Of those only name, UID, version, deletion and up to two owners are kept. Each
-// takes at most 64 KiB.
+// TestAForeignLocalCardQuotaIsKeptAsItsName: the operator keeps the LocalCardQuotas of all namespaces. Of the
+// metadata it keeps only name, UID, version, deletion and up to two owners. One that the operator made has
+// the CardQuota of its name as the only owner, and keeps its status. A tenant can write others, or keep a
+// deleted one by a finalizer. They keep no status. Each takes at most 64 KiB.
 func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	now := metav1.Now()
@@ -149,6 +149,9 @@ func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 		"without an owner": {},
 		"with two owners": {
 			owners: append(ours[:1:1], ours[0]),
+		},
+		"with three owners, of which two are kept": {
+			owners: append(ours[:1:1], ours[0], ours[0]),
 		},
 		"owned by another kind, with texts of 1 MiB": {
 			owners: []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: ptr.To(true)}},

@@ -54,13 +54,14 @@ func newRequest(count card.Count, names ...card.Name) Request {
 	return Request{Names: names, Named: names, Count: count}
 }
 
-// TestTheSchedulersReasonIsShownBeforeAnyCount: what the scheduler states about a pod decides why it waits. The cards
-// of nodes matter only where they make the reason more precise. For example, a card without quota may be one that no
-// node has, thus a wrong name. The scheduler repeats a refusal for all pods of a gang. A refusal of cards that this
-// request does not name is about other pods, so this pod waits for its gang.
+// TestTheSchedulersReasonIsShownBeforeAnyCount: what the scheduler states about a pod decides why it waits.
+// The cards of nodes matter only where they make the reason more precise. For example, a card without quota
+// may be one that no node has, thus a wrong name. The scheduler repeats a refusal for all pods of a gang. A
+// refusal of cards that this request does not name is about other pods, so this pod waits for its gang. Names
+// are the cards that the pod may run on, Named those that its annotation names.
 //
-// A row has no fleet (nil) where ReasonFor must not count free cards, because that takes time. It would panic.
-// freeH200(0) is a fleet of one node of H200, none of which is free.
+// A row has no fleet (nil) where ReasonFor must not count free cards, because that takes time. It would
+// panic. freeH200(0) is a fleet of one node of H200, none of which is free.
 func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 	refusedFor := func(reason v1alpha1.BlockedReason, cards ...card.Name) StatedReason {
 		return StatedReason{Refusal: refusalFor(reason, cards...)}
@@ -106,12 +107,14 @@ func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 	}
 }
 
-// TestFreeCardsOfNodesDecideWhyAPodWaits: the scheduler states that no node takes a pod, for cards (Insufficient
-// nvidia.com/gpu) or otherwise (a taint, CPU). Or it has not tried the pod yet. The free cards of the nodes then say
-// what is missing. NoFreeCard: too few are free in all. Fragmented: enough are free, but not on one node.
-// NodesUnsuitable: a node has enough, and refuses the pod for something else. Other: a node has enough, and the
-// scheduler has not tried the pod yet. If it has refused the pod for cards, the reason is NoFreeCard until it tries
-// again. It tries a cordoned node too, but the cards of such a node do not count as free.
+// TestFreeCardsOfNodesDecideWhyAPodWaits: the scheduler states that no node takes a pod, for cards
+// (Insufficient nvidia.com/gpu) or otherwise (a taint, CPU). Or it has not tried the pod yet. The free cards
+// of the nodes then say what is missing. UnknownCard: no node has the card. NoFreeCard: too few are free in
+// all. Fragmented: enough are free, but not on one node. The other reasons are those of a pod for which a
+// node has enough. NodesUnsuitable: nodes refuse it for something else. GangIncomplete: they refuse another
+// pod of its gang (RepeatsOther) for cards. Other: the scheduler has not tried it yet. If nodes have refused
+// the pod for cards, the reason is NoFreeCard until the next try. The scheduler tries a cordoned node too,
+// but the cards of such a node do not count as free.
 //
 // "1 + 2 free" is 1 on node h200-0 and 2 on node h200-1.
 func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
@@ -204,13 +207,15 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 	}
 }
 
-// TestReasonsOfNodesAgreeWithASimpleCount: a pod requests cards of random nodes of 8 cards, of which other pods use
-// up to 9. The scheduler states that no node takes the pod, and that some refuse it for another reason than cards.
-// The oracle counts the free cards node by node, and ReasonFor must return the same reason.
+// TestReasonsOfNodesAgreeWithASimpleCount: a pod requests cards of random nodes of 8 cards, of which other
+// pods use up to 9, as after a card has failed. The scheduler states that no node takes the pod, and that
+// some refuse it for another reason than cards. The oracle counts the free cards node by node, and ReasonFor
+// must return the same reason.
 //
-// The pod may be of a gang whose other pods take cards of node n0. Then Request.Taken caches what the gang leaves of
-// one Fleet. The test asks first for the reason with a fleet without used cards: its cached numbers must not be used
-// for the real fleet. It asks twice with the real fleet: the second answer comes from the cache.
+// The pod may be of a gang whose other pods take cards of node n0. Then Request.Taken caches what the gang
+// leaves of one Fleet. The test asks first for the reason with a fleet without used cards: its cached numbers
+// must not be used for the real fleet. It asks twice with the real fleet: the second answer comes from the
+// cache.
 func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		used := map[NodeCard]card.Count{}
@@ -231,7 +236,7 @@ func TestReasonsOfNodesAgreeWithASimpleCount(t *testing.T) {
 		if rapid.Bool().Draw(t, "gang") {
 			taken = map[string]card.Count{"n0": card.Count(rapid.IntRange(0, 8).Draw(t, "taken"))}
 			request.Taken = NewTaken(taken)
-			ReasonFor(&StatedReason{RefusedByNodes: true}, &request, newFleet(nil, nodes...)) // r.Taken now caches numbers of the unused fleet
+			ReasonFor(&StatedReason{RefusedByNodes: true}, &request, newFleet(nil, nodes...)) // Taken now caches what is free without used cards
 		}
 
 		reason := func(fleet func() *Fleet) v1alpha1.BlockedReason {

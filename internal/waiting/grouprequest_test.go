@@ -15,13 +15,14 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// TestGroupRequestTakesTheCardsThatTheSchedulerStates: while a job has no pods, only its PodGroup says what it
-// requests. spec.minResources names a resource, nvidia.com/gpu, but no card, so all cards of the resource are
-// alternatives. Here these are A, B and C. The scheduler also reads the pod templates and the quotas of the queue. So
-// where it refuses the PodGroup, the cards and the count in its message are more precise. Cards that minResources
-// does not have are taken from a message only for a Volcano job, whose templates may have limits without requests.
-// The annotation volcano.sh/card.request comes before both. What the scheduler says to programs, in a condition with
-// the same transitionID, comes before its message.
+// TestGroupRequestTakesTheCardsThatTheSchedulerStates: while a job has no pods, only its PodGroup says what
+// it requests. spec.minResources names a resource, nvidia.com/gpu, but no card, so all cards of the resource
+// are alternatives. Here these are A, B and C. The scheduler also reads the pod templates and the quotas of
+// the queue. So where it refuses the PodGroup, the cards and the count in its message are more precise. Cards
+// that minResources does not have are taken from a message only for a Volcano job, whose templates may have
+// limits without requests. The annotation volcano.sh/card.request comes before both. What the scheduler says
+// to programs, in a condition with the same transitionID, comes before its message. GroupRequest does not
+// change the PodGroup.
 //
 // The wanted request "B:5 A|B|C:2" is 5 cards of B, and 2 cards of A, B or C.
 func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
@@ -44,7 +45,7 @@ func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 		cardRequest  string
 		owner        []metav1.OwnerReference
 		message      string
-		data         string // "7 B" is a refusal for programs, for 7 cards of B
+		data         string // to programs: "7 B" refuses 7 cards of B, "unknown" is of a later version
 		dataID       string // the transitionID of data; "" is that of message
 		want         string
 	}{
@@ -104,7 +105,7 @@ func TestGroupRequestTakesTheCardsThatTheSchedulerStates(t *testing.T) {
 		before := group.DeepCopy()
 		request, refusal := GroupRequest(resolver, group)
 		check.That(t, refusal == nil, "refused: %v", refusal)
-		check.Equal(t, "PodGroup", before, group)
+		check.Equal(t, "PodGroup afterwards", before, group)
 
 		var cards []string
 		for _, c := range request.Cards {

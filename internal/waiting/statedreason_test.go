@@ -45,13 +45,15 @@ func refusalFor(reason v1alpha1.BlockedReason, cards ...card.Name) *workload.Ref
 	return &refusal
 }
 
-// TestReasonsThatTheSchedulerStatesAreRead: the scheduler writes why a pod or PodGroup waits into a condition, as a
-// text for people. The operator reads the text to count waiting pods by reason. The messages are those of Volcano
-// 1.14 and of the scheduler of this project, which adds the refusals "Queue <q> …". The pod requests nvidia.com/gpu.
-// Constant exhausted says that it requests 2 H200, which with all others would be 9 of a quota of 8.
+// TestReasonsThatTheSchedulerStatesAreRead: the scheduler writes why a pod or PodGroup waits into a
+// condition, as a text for people. The operator reads the text to count waiting pods by reason. The messages
+// are those of Volcano 1.14 and of the scheduler of this project, which adds the refusals "Queue <q> …". The
+// pod requests nvidia.com/gpu. Constant exhausted says that it requests 2 H200, which with all others would
+// be 9 of a quota of 8. noCPU says the same of CPU.
 //
-// A message about nodes counts them by reason. Reasons about cards and quota are kept apart from all others, such as
-// taints, against which more cards would not help. "Origin reason is NAME: …" repeats the reason of another pod.
+// A message about nodes counts them by reason. Reasons about cards and quota are kept apart from all others,
+// such as taints, against which more cards would not help. "Origin reason is NAME: …" repeats the reason of
+// another pod.
 func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 	quotaOfH200 := refusalFor("QuotaExhausted", h200)
 	quotaOfH200.Requested = 2

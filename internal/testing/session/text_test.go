@@ -11,11 +11,11 @@ import (
 	"cardquota.dev/operator/internal/testing/words"
 )
 
-// TestAddDescribesACluster: each line of the text adds an object, with the values of its words. Words that are not
-// written have the defaults that the comments of Add document: a queue of inference is not reclaimable, a job with
-// running pods has phase Running, and one without is enqueued (Inqueue). running=n*2,o pending=1 are the pods j-0 and
-// j-1 on node n, j-2 on o, and j-3 without a node. The tasks of job k take its two pods in turn, and a pod of no cards
-// names no card.
+// TestAddDescribesACluster: each line of the text adds an object, with the values of its words, of which some
+// are checked here. Words that are not written have the defaults that the comments of Add document. A queue
+// of inference is not reclaimable. A job with running pods has phase Running, and one without is enqueued
+// (Inqueue). running=n*2,o pending=1 are the pods j-0 and j-1 on node n, j-2 on o, and j-3 without a node.
+// The tasks of job k take its two pods in turn, and a pod of no cards names no card.
 func TestAddDescribesACluster(t *testing.T) {
 	c := New(`
 		# one node with slices, two with whole cards
