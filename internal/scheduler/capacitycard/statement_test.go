@@ -168,17 +168,19 @@ func (l *lifecycle) recover(t *rapid.T, saved *draft) {
 	} // else Volcano forgets the statement, and what it did stays for the session
 }
 
-// TestLedgerFollowsVolcanosStatements: the ledger has the charge of each pod, and quota is only as right as the
-// ledger. Volcano places and evicts pods in statements, which it may discard, replay or commit. The plugin follows
-// their events. The test draws sequences of such steps with Volcano's own sessions and cache. Jobs one, two and three
-// of queues q and r are on three nodes of five cards. Commits, bindings and evictions may fail. Between sessions pods
-// are created and deleted, nodes get other labels, quotas change, PodGroups move to other queues, and the process
-// restarts. A recount (l.used) sums the cards of all pods.
+// TestLedgerFollowsVolcanosStatements: the ledger has the charge of each pod, and quota is only as right as
+// the ledger. Volcano places and evicts pods in statements, which it may discard, replay or commit. The
+// plugin follows their events; one that comes twice changes nothing. The test draws sequences of such steps
+// with Volcano's own sessions and cache. Jobs one, two and three of queues q and r are on three nodes of five
+// cards. Commits, bindings and evictions may fail. Between sessions pods are created and deleted, nodes get
+// other labels, quotas change, PodGroups move to other queues, and the process restarts. A recount (l.used)
+// sums the cards of the pods by the states that Volcano has for them.
 //
-// (1) After every step the ledger equals the recount: which pods are charged, and what each queue uses and has
-// terminating. It limits as many cards as the quota of the queue names (l.check).
-// (2) A placement or a replay succeeds exactly if the pod may use the node's card, and the quota covers each of two sums:
-// what is used with this pod, and what is terminating. A pod without cards needs only a readable quota (l.mayUse).
+// (1) After every step the ledger equals the recount: which pods are charged, and what each queue uses and
+// has terminating. It limits as many cards as the quota of the queue names (l.check).
+// (2) A placement or a replay succeeds exactly if the pod may use the node's card, and the quota covers each
+// of two sums: what is used with this pod, and what is terminating. A pod without cards needs only a readable
+// quota (l.mayUse).
 // (3) Usage grows only within quotas, also when Volcano's own action allocate runs (l.grewWithinQuota).
 // (4) A binding names the charged queue. When a session opens, its metrics equal the recount.
 func TestLedgerFollowsVolcanosStatements(t *testing.T) {
@@ -256,11 +258,12 @@ func TestLedgerFollowsVolcanosStatements(t *testing.T) {
 	})
 }
 
-// TestOnlyOtherBindingsAreReported: two schedulers that bind the same pods break quotas, so the plugin reports pods
-// that another one bound. The test draws sequences of Volcano's own steps, while another scheduler binds waiting pods.
-// The report has exactly the pods that this process saw waiting and later sees on a node where it has not placed them.
-// Pods that are gone are no longer in it. It names at most five. A process ignores bindings of pods that it saw waiting
-// only in its first two sessions: bindings of the process before it may arrive late. A session takes an hour here.
+// TestOnlyOtherBindingsAreReported: two schedulers that bind the same pods break quotas, so the plugin
+// reports pods that another one bound. The test draws sequences of Volcano's own steps, while another
+// scheduler binds waiting pods. The report has exactly the pods that this process saw waiting and later sees
+// on a node where it has not placed them. Pods that are gone are no longer in it. It names at most five. A
+// process ignores bindings of pods that it saw waiting only in its first two sessions: bindings of the
+// process before it may arrive late. The sessions are an hour apart, so in the third one they have arrived.
 func TestOnlyOtherBindingsAreReported(t *testing.T) {
 	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})

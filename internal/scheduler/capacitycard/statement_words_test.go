@@ -29,13 +29,15 @@ func messageOfNodes(statuses ...*api.Status) string {
 // refusedOtherwise is what package waiting reads when nodes refuse a pod for something else than cards and quota.
 var refusedOtherwise = waiting.StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
 
-// TestReasonsOfNodesAreReadAgain: the plugin's predicate refuses a node with a reason in words, and Volcano makes one
-// message of the reasons of all nodes. The operator and kubectl cardquota have only that message. So package waiting
-// must read each reason back from it. The queue is stopped, its quota is exhausted (1 card beyond 8 of 8), its cards
-// terminate, or the node has no such card. All other reasons are refusedOtherwise. Two nodes refuse for the reason. A
-// third node lacks free cards, which must not change what is read.
+// TestReasonsOfNodesAreReadAgain: the plugin's predicate refuses a node with a reason in words, and Volcano
+// makes one message of the reasons of all nodes. The operator and kubectl cardquota have only that message.
+// So package waiting must read each reason back from it. A stopped queue refuses the pod on every node, so
+// what is read names no nodes. An exhausted quota (1 card beyond 8 of 8) and terminating cards come with
+// their numbers. A node without a card that the pod accepts only refuses (hasNoSuchCard). All other reasons
+// are refusedOtherwise. Two nodes refuse for the reason. A third node lacks free cards, which must not change
+// what is read.
 func TestReasonsOfNodesAreReadAgain(t *testing.T) {
-	cardsOnly := waiting.StatedReason{RefusedByNodes: true}
+	hasNoSuchCard := waiting.StatedReason{RefusedByNodes: true}
 	exhausted := waiting.StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{{
 		Code: workload.CodeCardQuota, Queue: "q", Cards: "A", Requested: 1, Total: 9, Limit: 8,
 	}}}
@@ -47,8 +49,8 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 	want := map[int]waiting.StatedReason{
 		jobNotFound:                 refusedOtherwise,
 		podRefused:                  stopped,
-		unnamedCard:                 cardsOnly,
-		cardNotAllowed:              cardsOnly,
+		unnamedCard:                 hasNoSuchCard,
+		cardNotAllowed:              hasNoSuchCard,
 		quotaExceeded:               exhausted,
 		quotaExceededForReclaim:     exhausted,
 		quotaTerminating:            terminating,
@@ -71,7 +73,7 @@ func TestReasonsOfNodesAreReadAgain(t *testing.T) {
 		quotaExceededForReclaim: beyondQuota,
 		quotaTerminating:        {Kind: quota.Terminating, Queue: "q", Names: []card.Name{"A"}, Total: 9, Limit: 8},
 	}
-	texts := map[int]string{ // the detail in the words of some reasons
+	texts := map[int]string{ // what some reasons say besides: a message, a resource, the cards that the pod accepts
 		podRefused:     workload.RefusalForFault("q", quota.Fault{Kind: quota.IsHeld, Queue: "q"}).Message(),
 		unnamedCard:    string(gpu),
 		cardNotAllowed: "A|B",

@@ -63,6 +63,7 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	check.That(t, s.p.TreeVersion() > version, "the version does not grow when a quota is lowered")
 	check.Equal(t, "cards that t leaves r after its quota was lowered", 3, int(s.p.Ledger.MayUseByLevel("r", "A")[1].Quota))
 
+	// Without a tree t is no parent, so jobs may be in it, and the path of r is r alone.
 	s.withArguments(framework.Arguments{"cardUnlimitedCpuMemory": true}).openSession()
 	check.Equal(t, "queues on the path of r, without queueHierarchy", 1, len(s.p.cache.Tree.Path("r")))
 	check.That(t, s.p.QueueRules["t"].Refusal == nil, "t takes no jobs without queueHierarchy: %v", s.p.QueueRules["t"].Refusal)
@@ -198,9 +199,11 @@ func TestCordonedNodesAreNoInventory(t *testing.T) {
 	check.Equal(t, "the charge of the pod on a is off the inventory", true, isOffInventory("j-0"))
 }
 
-// TestCardsThatNodesDoNotOfferAreNoInventory: queue r uses 40 cards of node w and 4 of the 8 cards of node a. Then w
-// offers none: its label of 8 cards contradicts its 80, or its label with the model is gone. The 40 used cards there
-// count in the quota of r, but not in the inventory. So queue q may borrow the 4 cards that a has left, and no more.
+// TestCardsThatNodesDoNotOfferAreNoInventory: queue r uses 40 cards of node w and 4 of the 8 cards of node a.
+// Then w offers none: its label of 8 cards contradicts its 80, or its label with the model is gone. The 40
+// used cards there count in the quota of r, but not in the inventory. So queue q may borrow the 4 cards that
+// a has left, and no more. In the end w has its labels again. A charge notes as NotOffered what the node of
+// its pod does not offer.
 func TestCardsThatNodesDoNotOfferAreNoInventory(t *testing.T) {
 	const (
 		scene = `node a model=A cards=8

@@ -405,7 +405,7 @@ func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 			scene: tenant + `queue q quota={"A":4} reclaimable=true parent=t deserved={"A":2}
 				job j queue=q min=3 phase=Pending minCards=3 request={"A":3}`,
 		},
-		"4 cards, which q would borrow, and 6 of the 8 cards of the nodes are guaranteed to r: refused": {
+		"4 cards, of which q would borrow 3, and 6 of the 8 cards of the nodes are guaranteed to r: refused": {
 			scene: `node a model=A cards=8
 				queue x quota={"A":4} deserved={"A":1}
 				queue q quota={"A":4} serviceType=training parent=x deserved={"A":1}
@@ -439,11 +439,12 @@ func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 	}
 }
 
-// TestATreeOrdersQueuesByWhatTheyDeserve: Volcano serves queues in the order of queueOrder. Higher priority comes
-// first. Of equal priority, queues that use less than they deserve come first, among them the one that uses the smaller
-// part of it. Then come queues that borrow, among them first the one that borrows less for its weight. Queues of
-// different tenants are compared by their tenants. Tenant t has queues q and r, which deserve 4 cards each, tenant u
-// has queue v, which deserves 8. A queue or node that a row names again replaces the first one.
+// TestATreeOrdersQueuesByWhatTheyDeserve: Volcano serves queues in the order of queueOrder. Higher priority
+// comes first. Of equal priority, queues that use less than they deserve come first, among them the one that
+// uses the smaller part of it. Then come queues that borrow, among them first the one that borrows less for
+// its weight. Queues of different tenants are compared by their tenants. Tenants t and u deserve their quota
+// of 8. Tenant t has queues q and r, which deserve 4 cards each, tenant u has queue v, which deserves 8. A
+// queue that a row names again replaces the first one.
 func TestATreeOrdersQueuesByWhatTheyDeserve(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ scene, wantFirst, wantSecond string }{
 		"q has the higher priority and uses what it deserves, r uses nothing: q": {
@@ -478,14 +479,12 @@ func TestATreeOrdersQueuesByWhatTheyDeserve(t *testing.T) {
 				job k queue=r min=1 running=a*5`,
 			wantFirst: "q", wantSecond: "r",
 		},
-		"r below t and v below u: t uses 5 of 8 deserved cards, u 6 of 8: r": {
-			scene: `queue t quota={"A":8} deserved={"A":8}
-				queue u quota={"A":8} deserved={"A":8}
-				job i queue=q min=1 running=a*5
+		"t, the tenant of r, uses 5 of 8 deserved cards, and u, that of v, 6 of 8: r": {
+			scene: `job i queue=q min=1 running=a*5
 				job k queue=v min=1 running=a*6`,
 			wantFirst: "r", wantSecond: "v",
 		},
-		"r, which uses nothing, is below t, which uses 5 of 8 cards; v, which uses 4 of 8, is below u: v": {
+		"r itself uses nothing, but its tenant t 5 of 8 deserved cards, and u, that of v, 4 of 8: v": {
 			scene: `job i queue=q min=1 running=a*5
 				job k queue=v min=1 running=a*4`,
 			wantFirst: "v", wantSecond: "r",
@@ -497,7 +496,6 @@ func TestATreeOrdersQueuesByWhatTheyDeserve(t *testing.T) {
 		},
 	}) {
 		s := newTreeScene(t, `node a model=A cards=16
-			node b model=B
 			queue t quota={"A":8}
 			queue u quota={"A":8}
 			queue q quota={"A":8} serviceType=training parent=t deserved={"A":4}

@@ -125,11 +125,11 @@ func (s *scene) keepReclaimed(node, pod string) {
 	task.NodeName = ""
 }
 
-// TestReclaimedCardsAreKeptInTheQuotasOfATree: two cards on node a were taken back for the pods i-0 and i-1 of
-// queue q, which cannot start yet. Until they do, no queue may borrow those cards, nor the quota that they need in
-// q and its parent t. Node a has four cards A and node b four B. Queues t, q and r have a quota of four A, q
-// deserves two, r one. Job k has pods of one card each. A queue or node that a row names again replaces the first
-// one.
+// TestReclaimedCardsAreKeptInTheQuotasOfATree: two cards on node a were taken back for the pods i-0 and i-1
+// of queue q, which cannot start yet. Until they do, no queue may borrow those cards, nor the quota that they
+// need in q and its parent t. A pod within what its queue deserves may have them. Node a has four cards A and
+// node b four B. Queues t, q and r have a quota of four A, q deserves two, r one. Job k has pods of one card
+// each. A queue or node that a row names again replaces the first one.
 func TestReclaimedCardsAreKeptInTheQuotasOfATree(t *testing.T) {
 	const nodeKeepsCards = "node(s) reserve cards for pods that reclaimed them"
 	for t, tc := range check.Cases(t, map[string]struct{ scene, wantPlaced, wantReason string }{
@@ -369,10 +369,11 @@ func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
 	}
 }
 
-// TestMissingQuotaInATreeIsTheLeast draws 200 trees with quotas, deserved and guaranteed cards: queue q is below t, and
-// u beside t. A pod waits in q. MissingAmounts says how much quota evictions in q must free for it: in all, and of pods
-// that cannot be reclaimed. (1) Both amounts suffice. (2) One less of either does not. So preempt evicts enough, and no
-// pod in vain.
+// TestMissingQuotaInATreeIsTheLeast draws 200 trees with quotas, deserved and guaranteed cards: queue q is
+// below t, and u beside t. A pod waits in q. MissingAmounts says how much quota evictions in q must free for
+// it: in all, and of pods that cannot be reclaimed. The second amount is above 0 only where q is not
+// reclaimable: its pods then may not borrow, so together they use no more than q and t deserve. (1) Both
+// amounts suffice. (2) One less of either does not. So preempt evicts enough, and no pod in vain.
 func TestMissingQuotaInATreeIsTheLeast(t *testing.T) {
 	random := seed.Rand(t)
 	for range 200 {

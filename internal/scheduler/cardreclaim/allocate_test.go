@@ -117,7 +117,7 @@ func TestAPodPrefersACardThatItsQueueDeserves(t *testing.T) {
 			job running queue=x min=1 running=n*4 age=1h
 			job other queue=y min=1 running=m card=B age=1h
 			job either queue=x min=1 pending=1 card=A|B task=w,pods:1,min:1`, "either-0"},
-		"any card, and no node has card B: A is borrowed": {`
+		"any card, and no node has card B, for which y waits: A is borrowed": {`
 			node n model=A cards=5
 			job running queue=x min=1 running=n*4 age=1h
 			job any queue=x min=1 pending=1 card=none task=w,pods:1,min:1

@@ -37,11 +37,12 @@ func TestPodsOfManyKindsArePlacedInPortions(t *testing.T) {
 	}
 }
 
-// TestASessionStaysWithinItsBudget: no pod is scheduled during a search, so a tenant must not be able to make a
-// session long. 20 nodes of 8 cards are full of training. The 150 pods of job evil are all of different kinds, or
-// have many terms of anti-affinity. Their search ends when the session's budget, here 5 million units of work, is used
-// up. Its last step may exceed that, so the test allows 10 million. Queue high has the highest priority, so evil
-// comes first. Job i of queue inference has its turn in the second session.
+// TestASessionStaysWithinItsBudget: no pod is scheduled during a search, so a tenant must not be able to make
+// a session long. 20 nodes of 8 cards are full of training. The 150 pods of job evil are all of different
+// kinds, or have many terms of anti-affinity, so that their search is expensive. It ends when the session's
+// budget, here 5 million units of work, is used up. Its last step may exceed that, so the test allows 10
+// million. Queue high has the highest priority, so evil comes first. A session after that begins with the
+// queue that has had the least work. So job i of queue inference has its turn in the second session.
 func TestASessionStaysWithinItsBudget(t *testing.T) {
 	const most = 5_000_000
 	manyTerms := func(p *corev1.Pod) {

@@ -41,9 +41,10 @@ func (f *fairOrder) serve(jobs []*api.JobInfo, budget int, work func(*api.JobInf
 	return served
 }
 
-// TestEveryJobIsServedInTheEnd: namespace evil brings a new job into every session. Each of these needs the whole
-// budget of 100. The jobs of the honest namespaces need at most that. A session that cannot serve all jobs serves the
-// namespace that was served least. So after two sessions for each honest job and namespace, every honest job was served.
+// TestEveryJobIsServedInTheEnd: namespace evil brings a new job into every session. Each of these needs the
+// whole budget of 100. The jobs of the honest namespaces need at most that. A session that cannot serve all
+// jobs serves those namespaces first that have had the least work, so evil gets no larger part than an honest
+// one. Two sessions for each honest job and two for each honest namespace suffice to serve every honest job.
 func TestEveryJobIsServedInTheEnd(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		const budget = 100

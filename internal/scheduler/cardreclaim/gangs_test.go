@@ -207,7 +207,7 @@ func TestWorkIsLostSinceTheLastCheckpoint(t *testing.T) {
 		"no checkpoint":                                                    {"", "", "second*4"},
 		"the PodGroup's is one hour old":                                   {at(hour), "", "first*4"},
 		"the pod's is one hour old, and counts for all pods":               {"", at(hour), "first*4"},
-		"the PodGroup's is 30 hours old, the pod's one: the later counts":  {at(30 * hour), at(hour), "first*4"},
+		"the PodGroup's is 30 hours old, the pod's one hour: later counts": {at(30 * hour), at(hour), "first*4"},
 		"the PodGroup's is one hour old, the pod's 30: the later counts":   {at(hour), at(30 * hour), "first*4"},
 		"the PodGroup's is 30 hours old":                                   {at(30 * hour), "", "second*4"},
 		"the PodGroup's is 90 days old, before the start: counts as start": {at(90 * day), "", "second*4"},

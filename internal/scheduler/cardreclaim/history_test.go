@@ -81,10 +81,11 @@ func TestAChangeOfOtherCardsRepeatsNoSearch(t *testing.T) {
 	check.Equal(t, "searches in 20 sessions", 5, searches)
 }
 
-// TestAFailedSearchIsRepeatedAfterAChangeThatHelps: the pod of job i waits, and four sessions evict no pod for
-// it. Without a change the fifth session would not search again. Then one thing changes that makes an eviction
-// possible or needless. So the fifth session repeats the search, and the pod gets its card. "t*4" are the pods
-// t-0 to t-3, "i@n*3" are i-0 to i-2 on node n.
+// TestAFailedSearchIsRepeatedAfterAChangeThatHelps: the pod of job i waits, and four sessions evict no pod
+// for it. Without a change the sessions would search ever more rarely: the first, the third and the sixth,
+// but not the fifth. Then one thing changes that makes an eviction possible or needless. So the fifth session
+// repeats the search, and the pod gets its card. "t*4" are the pods t-0 to t-3, "i@n*3" are i-0 to i-2 on
+// node n.
 func TestAFailedSearchIsRepeatedAfterAChangeThatHelps(t *testing.T) {
 	const protectedPods = `
 		node n model=A cards=4

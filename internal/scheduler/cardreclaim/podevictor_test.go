@@ -307,8 +307,6 @@ func TestAFailedDeletionIsRepeatedAfterTheTimeout(t *testing.T) {
 // t-3.
 func TestAllEvictedPodsAreDeletedAlthoughWritesFail(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
-	torch := ownedBy("kubeflow.org/v1", "PyTorchJob")
-	deployment := ownedBy("apps/v1", "ReplicaSet")
 	hasConditions := applyAll(withDisruptionTarget(corev1.PodReasonPreemptionByScheduler, 0), func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict"})
 	})
@@ -321,13 +319,13 @@ func TestAllEvictedPodsAreDeletedAlthoughWritesFail(t *testing.T) {
 		isGivenUp   bool // all attempts of the write fail
 		wantEvicted string
 	}{
-		"one status write fails, of a gang": {job: "min=4", change: torch, verb: "patch", failures: 1, wantEvicted: "t*4"},
-		"one deletion fails, of a gang":     {job: "min=4", change: torch, verb: "delete", failures: 1, wantEvicted: "t*4"},
+		"one status write fails, of a gang": {job: "min=4", verb: "patch", failures: 1, wantEvicted: "t*4"},
+		"one deletion fails, of a gang":     {job: "min=4", verb: "delete", failures: 1, wantEvicted: "t*4"},
 		"two deletions fail, of a vcjob that ends": {
 			job: "min=4 owner=vcjob evictionPolicy=TerminateJob", verb: "delete", failures: 2, wantEvicted: "t*4"},
 		"no write fails, and pod t-0 already has its conditions: it is deleted too": {
-			job: "min=1", change: applyAll(deployment, onPod("t-0", hasConditions)), verb: "delete", wantEvicted: "t-0"},
-		"all 9 attempts of a deletion fail": {job: "min=1", change: deployment, verb: "delete", failures: 9, isGivenUp: true, wantEvicted: "t-0"},
+			job: "min=1", change: onPod("t-0", hasConditions), verb: "delete", wantEvicted: "t-0"},
+		"all 9 attempts of a deletion fail": {job: "min=1", verb: "delete", failures: 9, isGivenUp: true, wantEvicted: "t-0"},
 	}) {
 		s := newInferenceAndTrainingScene(`
 			node n model=A cards=4
@@ -342,7 +340,7 @@ func TestAllEvictedPodsAreDeletedAlthoughWritesFail(t *testing.T) {
 
 		if tc.isGivenUp {
 			eventually(t, "the evictor gives up", func() bool { return int(writes.Load()) == tc.failures })
-			s.search.evictions.pods.deletion = -time.Second
+			s.search.evictions.pods.deletion = -time.Second // deletionTimeout is over
 			s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
 		}
 		s.expectDeletedAndRecreated(t, tc.wantEvicted, "")

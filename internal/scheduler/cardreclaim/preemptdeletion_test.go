@@ -89,10 +89,11 @@ func TestPreemptWaitsForDeletion(t *testing.T) {
 	check.Equal(t, "evicted pods in the last session", 1, evicted)
 }
 
-// TestAQueueReclaimsInItsOwnNodeGroup: with Volcano's plugin nodegroup the pods of a queue run only in the node group
-// of the queue. Group g1 has node n1, whose training is protected. Job y of queue inference2 reclaims in its group g2.
-// In one row job x, of a queue of higher priority, waits in vain for group g1 meanwhile. In ten sessions package
-// sessioncheck finds no pod that should have started and no needless eviction.
+// TestAQueueReclaimsInItsOwnNodeGroup: with Volcano's plugin nodegroup the pods of a queue run only in the
+// node group of the queue. Group g1 has node n1, whose training is protected. Job y of queue inference2
+// reclaims in its group g2. In one row job x, of a queue of higher priority, waits in vain for group g1
+// meanwhile. No evicted pod is deleted, so y waits for its card in all ten sessions. Package sessioncheck
+// finds no pod that should have started and no needless eviction.
 func TestAQueueReclaimsInItsOwnNodeGroup(t *testing.T) {
 	for t, other := range check.Cases(t, map[string]string{
 		"y waits alone":                     "",
@@ -115,20 +116,22 @@ func TestAQueueReclaimsInItsOwnNodeGroup(t *testing.T) {
 			}}
 		}
 
-		placed := ""
+		pipelined := ""
 		violations := s.findViolations(10, schedulerconfig.CardReclaim, []string{"nodegroup"}, func() {
 			s.runActions()
-			_, placed = s.Outcome()
+			_, pipelined = s.Outcome()
 		})
 		check.Equal(t, "violations", nil, violations)
-		check.Equal(t, "placed pods in the last session", "y-0@n2", placed)
+		check.Equal(t, "pods that wait for a node in the last session", "y-0@n2", pipelined)
 	}
 }
 
-// TestAPodReclaimsBesideManyNodesThatRefuseIt: on each of 40 nodes a pod of queue cpu avoids pods of label i, on its
-// node or in its zone. That queue has no service type, so its pods may not be evicted, and the waiting pod cannot run
-// there. The training gangs of these nodes have run for one hour. The pod reclaims on the only other node, although the
-// gang there has run for 24 hours. In ten sessions package sessioncheck finds no violation.
+// TestAPodReclaimsBesideManyNodesThatRefuseIt: on each of 40 nodes a pod of queue cpu avoids pods of label i,
+// on its node or in its zone. That queue has no service type, so its pods may not be evicted, and the waiting
+// pod cannot run there. The training gangs of these nodes have run for one hour. The pod reclaims on the only
+// other node, although the gang there has run for 24 hours. No evicted pod is deleted, so in each of ten
+// sessions the pod waits for that node again. Package sessioncheck finds no violation in what the sessions
+// evict.
 func TestAPodReclaimsBesideManyNodesThatRefuseIt(t *testing.T) {
 	for t, topologyKey := range check.Cases(t, map[string]string{
 		"on the same node":                          corev1.LabelHostname,
@@ -150,12 +153,12 @@ func TestAPodReclaimsBesideManyNodesThatRefuseIt(t *testing.T) {
 			node.Labels[zone] = node.Name
 		}
 
-		placed := ""
+		pipelined := ""
 		violations := s.findViolations(10, schedulerconfig.CardReclaim, nil, func() {
 			s.runActions()
-			_, placed = s.Outcome()
+			_, pipelined = s.Outcome()
 		})
 		check.Equal(t, "violations", nil, violations)
-		check.Equal(t, "placed pods in the last session", "i-0@clean", placed)
+		check.Equal(t, "pods that wait for a node in the last session", "i-0@clean", pipelined)
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes: a search for victims that found none is not repeated while
-// nothing changes that it looked at. Pod r-0 requests 2 cards, and node m, if there is one, has one card. So the search
-// looks only at node n. But in a tree the use of a queue on any node decides what it has borrowed, and what its
-// ancestors have left. Each row runs four sessions in which r-0 waits. Without a change the fifth session would not
-// search again. Then the row changes something elsewhere, and r-0 gets its cards. wantVictims "ya 1" means one pod of
-// queue ya.
+// TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes: a search for victims that found none is not repeated
+// while nothing changes that it looked at. Pod r-0 requests 2 cards, and node m, if there is one, has one
+// card. So the search looks only at node n. But in a tree the use of a queue on any node decides what it has
+// borrowed, and what its ancestors have left. Each row runs four sessions in which r-0 waits. Without a
+// change the next search would be in the sixth session. Then the row changes something elsewhere, and r-0
+// gets its cards in the fifth. wantVictims "ya 1" means one pod of queue ya.
 func TestAFailedSearchIsRepeatedAfterAChangeOnOtherNodes(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene       string

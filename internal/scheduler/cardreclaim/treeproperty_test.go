@@ -221,17 +221,19 @@ func (f *forest) fitsAfter(leaf, job string, unit int64, had map[string]int64) b
 	return hasFreeCard && tree.Refusal(queuetree.Request{Queue: leaf, Count: 1}, queuetree.Pods{Used: used}) == ""
 }
 
-// TestReclaimInATreeComesToRest: a random tree of queues gets random jobs, some of them later than others. The rules are
-// those of package queuetree, without the ledger of the scheduler. For each session (checkSession):
+// TestReclaimInATreeComesToRest: a random tree of queues gets random jobs, some of them later than others.
+// The rules are those of package queuetree, without the ledger of the scheduler. For each session
+// (checkSession):
 // (1) It evicts only if pods get cards by it, and no pod of inference, which is not reclaimable.
 // (2) Each victim job keeps its minimum or no pod.
 // (3) A queue that only loses pods keeps its guarantee.
-// (4) A leaf that reclaims uses no more than it deserves, and loses pods only if inference reclaims.
-// In the end:
-// (5) No session changes anything, even after a restart. The scheduler then does not know any more which cards it keeps
-// for which pods, and which queues may not borrow.
-// (6) No pod of one card that could start alone waits, within what its queues deserve, for a card that could be reclaimed
-// (reclaimableFor).
+// (4) A leaf that reclaims uses no more than it deserves, and loses pods only if inference reclaims. In the
+// end:
+// (5) No session changes anything, even after a restart. The scheduler then does not know any more which
+// cards it keeps for which pods, and which queues may not borrow.
+// (6) No pod of one card that could start alone waits, within what its queues deserve, for a card that could
+// be reclaimed (reclaimableFor). It could start alone if its job needs one pod only, or already has its
+// minimum.
 func TestReclaimInATreeComesToRest(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		f := drawForest(t)

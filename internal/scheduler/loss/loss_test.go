@@ -84,14 +84,15 @@ func naivePrice(pods []drawnPod, saved int, limits map[string]int) (whole int64,
 	return whole, left, fails
 }
 
-// TestAPriceIsWhatIsLost: the price of evicting all pods of a job is the work that is lost. Random pods belong to
-// Kubernetes Job a, to Job b, or to no Job. naivePrice counts their hours one by one, and the price must agree with
-// that count.
+// TestAPriceIsWhatIsLost: the price of evicting all pods of a job is the work that is lost. Random pods
+// belong to Kubernetes Job a, to Job b, or to no Job. naivePrice counts their hours one by one, and the price
+// must agree with that count.
 //
-// A running pod loses the hours since the last checkpoint, "saved" hours ago. A Kubernetes Job fails if more of its
-// pods run than it may lose: its backoffLimit, less the pods that ended before. If it fails, all hours of its running
-// and succeeded pods are lost. The test also compares whether a Job fails, and how many evictions come before the
-// first Job fails. The price of a running pod alone is that of its hours since the checkpoint.
+// A running pod (Placed) loses the hours since its start, but none before the last checkpoint, "saved" hours
+// ago. A Kubernetes Job fails if more of its pods run than it may lose: its backoffLimit, less its pods that
+// were evicted or failed (Ended). If it fails, all hours of its running and succeeded pods are lost. The test
+// also compares whether a Job fails, and how many evictions come before the first Job fails. The price of a
+// running pod alone is that of its hours since the checkpoint.
 func TestAPriceIsWhatIsLost(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		saved := rapid.IntRange(0, 6).Draw(t, "saved") // hours ago

@@ -236,7 +236,7 @@ func TestRunSaysWhatADrainCosts(t *testing.T) {
 	for i, want := range []struct {
 		restarted   int
 		cardSeconds int64
-		tolerance   int64
+		tolerance   int64 // for the time that the test takes
 	}{{restarted: 2, cardSeconds: 8 * 3600, tolerance: 800}, {restarted: 0, cardSeconds: 2 * 60, tolerance: 120}} {
 		victim := r.Victims[i]
 		check.That(t, victim.IsDrained, "%s is not drained", victim.Workload.Name)

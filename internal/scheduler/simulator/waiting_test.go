@@ -88,35 +88,36 @@ func TestRunServesJobsOfTheClusterFirst(t *testing.T) {
 	}
 }
 
-// TestRunServesAsTheSchedulerDoes: the scheduler has an own action allocate, and not Volcano's. In a tree, a queue gets
-// what it deserves before another queue borrows. Queue chat deserves the 8 free cards, queue research
-// deserves none, although it has the higher priority and the older job. And jobs of a queue that is drained are evicted.
-func TestRunServesAsTheSchedulerDoes(t *testing.T) {
-	t.Run("deserved before borrowed", func(t *testing.T) {
-		c := newClusterWithOneFullNode()
-		c.Nodes = c.Nodes[1:] // without the full node
-		c.Pods = nil
-		c.PodGroups = nil
-		c.Jobs = nil
-		chat := c.Queues[2]
-		research := c.Queues[3]
-		for queue, deserved := range map[*v1beta1.Queue]string{chat: `{"NVIDIA-H200":8}`, research: `{"NVIDIA-H200":0}`} {
-			queue.Annotations[v1alpha1.AnnotationCardQuota] = `{"NVIDIA-H200":8}`
-			queue.Annotations[v1alpha1.AnnotationCardDeserved] = deserved
-		}
+// TestRunServesDeservedCardsFirst: the simulation uses the scheduler's own action allocate, not Volcano's. So
+// in a tree a queue gets what it deserves before another queue borrows. Queue chat deserves the 8 free cards
+// of node h200-1, and its gang of 2 pods gets them. Queue research deserves none. Its job waits, although it
+// is older, and its queue has the higher priority.
+func TestRunServesDeservedCardsFirst(t *testing.T) {
+	c := newClusterWithOneFullNode()
+	c.Nodes = c.Nodes[1:] // without the full node
+	c.Pods = nil
+	c.PodGroups = nil
+	c.Jobs = nil
+	chat := c.Queues[2]
+	research := c.Queues[3]
+	for queue, deserved := range map[*v1beta1.Queue]string{chat: `{"NVIDIA-H200":8}`, research: `{"NVIDIA-H200":0}`} {
+		queue.Annotations[v1alpha1.AnnotationCardQuota] = `{"NVIDIA-H200":8}`
+		queue.Annotations[v1alpha1.AnnotationCardDeserved] = deserved
+	}
 
-		research.Spec.Priority = chat.Spec.Priority + 1
-		addWaitingJob(c, true) // of queue research, with a PodGroup
-		tree := strings.Replace(readShippedConfiguration(t), "cardUnlimitedCpuMemory: true", "cardUnlimitedCpuMemory: true\n          queueHierarchy: Tree", 1)
-		r := simulateWith(t, tree, c, newGang("deserving", "chat", 2, 4))
-		check.Equal(t, "outcome", "deserving-worker-0@h200-1 deserving-worker-1@h200-1", summarize(r))
-	})
+	research.Spec.Priority = chat.Spec.Priority + 1
+	addWaitingJob(c, true) // of queue research, with a PodGroup
+	tree := strings.Replace(readShippedConfiguration(t), "cardUnlimitedCpuMemory: true", "cardUnlimitedCpuMemory: true\n          queueHierarchy: Tree", 1)
+	r := simulateWith(t, tree, c, newGang("deserving", "chat", 2, 4))
+	check.Equal(t, "outcome", "deserving-worker-0@h200-1 deserving-worker-1@h200-1", summarize(r))
+}
 
-	t.Run("a drained queue", func(t *testing.T) {
-		c := newClusterWithOneFullNode()
-		c.Queues[3].Annotations[v1alpha1.AnnotationStopPolicy] = "HoldAndDrain" // of queue research, in which gang train runs
-		check.Equal(t, "outcome", "- research/train 2 pods map[NVIDIA-H200:8]", summarize(simulate(t, c)))
-	})
+// TestRunEvictsTheJobsOfADrainedQueue: gang train of queue research runs on 8 cards. The stop policy
+// HoldAndDrain of the queue evicts it. The outcome names a victim as "- QUEUE/JOB" with its pods and cards.
+func TestRunEvictsTheJobsOfADrainedQueue(t *testing.T) {
+	c := newClusterWithOneFullNode()
+	c.Queues[3].Annotations[v1alpha1.AnnotationStopPolicy] = "HoldAndDrain" // of queue research
+	check.Equal(t, "outcome", "- research/train 2 pods map[NVIDIA-H200:8]", summarize(simulate(t, c)))
 }
 
 // TestRunSkipsFinishedJobs: an older job of the cluster, of 2 pods with 4 cards, is aborted. Volcano creates no pods
