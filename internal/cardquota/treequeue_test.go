@@ -213,11 +213,11 @@ func TestALostPathIsNoChangeOfOthers(t *testing.T) {
 	check.That(t, !wanted(withPath).TreeChanged(live("")), "the tree counts as changed though nothing changed")
 }
 
-// TestAQueueIsPlacedOnceItsParentIsReady: Volcano refuses a parent that does not exist, and a child without its
-// parent's numbers would have none. So the Queue of chat, whose parent is web below tenant, stays where it is until
-// the Queue of web is ready. One that is below it already stays there, whatever the Queue of web has. A new Queue is
-// not created before that; KeepsQueue says that nothing is written. The Queue also stays while its path to the top
-// level is broken. AboveParent are the queues above the Queue of web.
+// TestAQueueIsPlacedOnceItsParentIsReady: Volcano refuses a parent that does not exist, and below a parent without its
+// quota a child may use nothing. So the Queue of chat, whose parent is web below tenant, stays where it is until the
+// Queue of web is ready. A new Queue is not created before that; KeepsQueue says that nothing is written. If the Queue
+// of chat is below web already, it stays there, whatever the Queue of web has. The Queue also stays while its path to
+// the top level is broken. AboveParent are the queues above the Queue of web.
 func TestAQueueIsPlacedOnceItsParentIsReady(t *testing.T) {
 	all := newTenantTree()
 	web := all["web"]

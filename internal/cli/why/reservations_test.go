@@ -70,10 +70,10 @@ func TestOnlyTheMinimumIsReserved(t *testing.T) {
 	check.Contains(t, "one pod of works runs", whyInLab(t, objects, "next-0"), "(PodGroup works) waits for 1 NVIDIA-H200.")
 }
 
-// TestAGangIsCountedWithAllItsPods: a gang needs four pods, and each requests one card. The user, who may not list
-// nodes, names one of them, or the PodGroup. If all four exist, why does not say that pods are missing. If two wait and
-// one has succeeded, there are three. The PodGroup counts the succeeded pod, which also still exists and must not count
-// twice.
+// TestAGangIsCountedWithAllItsPods: for a user who may not list nodes, why counts only the pods that the user asks for.
+// Whether a gang is complete depends on its other pods too. The gang needs four pods of one card, and the user names
+// one of them, or the PodGroup. If all four exist, why does not say that pods are missing. If two wait and one has
+// succeeded, there are three. The PodGroup counts the succeeded pod, which also still exists and must not count twice.
 func TestAGangIsCountedWithAllItsPods(t *testing.T) {
 	const message = "pod group is not ready, 4 Pending, 4 minAvailable; Pending: 1 Unschedulable, 3 Schedulable"
 	gang := func(succeeded int32, pods []*corev1.Pod) []client.Object {

@@ -258,7 +258,7 @@ func TestWhyOfARolloutCountsOnlyOldPodsThatHelp(t *testing.T) {
 	}
 
 	running := pod("a").Running("h200-0").Obj()
-	terminating := pod("a").Running("h200-0").Deleted(kubectl.At).With(func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/keep"} }).Obj() // that keeps it
+	terminating := pod("a").Running("h200-0").Deleted(kubectl.At).With(func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/keep"} }).Obj() // else it would be gone
 	for t, tc := range check.Cases(t, map[string]struct {
 		replicaSets []client.Object
 		pod         *corev1.Pod // of web-a

@@ -110,7 +110,7 @@ func TestAGangWithoutEnoughPodsWaitsForThem(t *testing.T) {
 	check.Contains(t, "two pods of two", textOf(in), "its pods fit, but others of its gang do not.", "See why the other pods of the gang wait")
 }
 
-// TestAdviceOnAGangFollowsItsController: a gang of 4 has 2 pods. What helps depends on its controller, with name x. If the
+// TestAdviceOnAGangFollowsItsController: a gang of 4 has 2 pods. What helps depends on its controller x. If the
 // controller wants only 2, the user raises the field that says so, or lowers the minimum of the gang. A rolling update may
 // create too few new pods at once. A controller that wants enough says in its events what keeps it from it. If it has
 // reported a failure to create pods, the advice is about that failure alone.
@@ -210,8 +210,8 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 
 // TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old pods use. With
 // maxSurge 1 and maxUnavailable 0 the Deployment ends no old pod before a new one is ready, so it waits for ever. The
-// advice is a command that lets the Deployment end an old pod first. The rollout has 2 old pods, which use 2 of the cards
-// that the new pods request (CardPods, OldCards), unless the row says otherwise.
+// advice is a command that lets the Deployment end an old pod first. The rollout has 2 old pods (OldPods). Unless the row
+// says otherwise, both use cards that the new pods request (CardPods), 2 in all (OldCards).
 func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		rollout Rollout
