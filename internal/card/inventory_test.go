@@ -62,10 +62,10 @@ func TestInventoryAddsUpTheCardsOfAllNodes(t *testing.T) {
 			wantResources: resources("alibabacloud.com/ppu", "huawei.com/Ascend910", "metax-tech.com/gpu", "nvidia.com/gpu",
 				"nvidia.com/gpu.shared", "nvidia.com/mig-1g.18gb", "nvidia.com/mig-3g.71gb"),
 			wantPhysical: map[Name]Count{
-				"NVIDIA-H200":                   7,
+				"NVIDIA-H200":                   7, // the eighth is cut into slices
 				"NVIDIA-H200/mig-1g.18gb-mixed": 3,
 				"NVIDIA-H200/mig-3g.71gb-mixed": 1,
-				"NVIDIA-H800/mps-80g*1/2":       16,
+				"NVIDIA-H800/mps-80g*1/2":       16, // 8 cards in 2 shares each
 				"NVIDIA-GeForce-RTX-4090":       8,
 				"Ascend-910B":                   8,
 				"PPU-ZW810E":                    16,
@@ -80,7 +80,7 @@ func TestInventoryAddsUpTheCardsOfAllNodes(t *testing.T) {
 				"h200": {
 					"nvidia.com/gpu":         "NVIDIA-H200",
 					"nvidia.com/mig-1g.18gb": "NVIDIA-H200/mig-1g.18gb-mixed",
-					"nvidia.com/mig-2g.35gb": "",
+					"nvidia.com/mig-2g.35gb": "", // the node has no such slices
 				},
 				"h800":    {"nvidia.com/gpu.shared": "NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu": ""},
 				"npu":     {"huawei.com/Ascend910": "Ascend-910B", "nvidia.com/gpu": ""},

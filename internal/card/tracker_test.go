@@ -39,12 +39,13 @@ func readiness(status corev1.ConditionStatus) func(*corev1.Node) {
 
 func cordon(node *corev1.Node) { node.Spec.Unschedulable = true }
 
-// TestTrackerReportsWhatChangesCards: the scheduler and the operator recount only when Update reports a change: of
-// the cards of a node, of its readiness, or of its cordon. Cards of a node that is not ready are not healthy, and
-// still physical. Each row updates node a, which has 8 H200 and is ready; node b keeps its 8 H800. The inventory is
-// built again exactly if the physical cards change. The same update once more, or a copy of it, is no change.
+// TestTrackerReportsWhatChangesCards: the scheduler and the operator recount only when Update reports a
+// change: of the cards of a node, of its readiness, or of its cordon. Cards of a node that is not ready are
+// not healthy, and still physical. Those of a cordoned node are both. Each row updates node a, which has 8
+// H200 and is ready; node b keeps its 8 H800. The inventory is built again exactly if the physical cards
+// change. The same update once more, or a copy of it, is no change.
 func TestTrackerReportsWhatChangesCards(t *testing.T) {
-	const eightH200 = "nvidia.com/gpu.product=H200 nvidia.com/gpu.memory=1024 nvidia.com/gpu:8"
+	eightH200 := gpusOf("H200") + "nvidia.com/gpu:8"
 	all := map[Name]Count{"H200": 8, "H800": 8}
 	onlyB := map[Name]Count{"H800": 8}
 

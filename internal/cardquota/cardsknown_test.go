@@ -11,10 +11,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCardsKnown: condition CardsKnown is False, with a warning event, if no node has a card of the spec. Its message
-// suggests the nearest name: at most a third of the letters differ, or only their case, the vendor or an ending.
-// Otherwise it lists up to five cards of nodes. A card is known while nodes have 0 of it. Ready does not depend on
-// CardsKnown. After a restart the condition stays until nodes are counted.
+// TestCardsKnown: condition CardsKnown is False, with a warning event, if no node has a card of the spec. Its
+// message suggests the nearest name: at most a third of the letters differ, or only their case, the vendor or
+// an ending. Otherwise it lists up to five cards of nodes. It is about at most three unknown cards. A card is
+// known while nodes have 0 of it. Ready does not depend on CardsKnown. After a restart the condition stays
+// until nodes are counted.
 func TestCardsKnown(t *testing.T) {
 	cardsOfNodes := cards{"NVIDIA-H200": 8, "NVIDIA-H800": 0, "Ascend-910B": 8, "NVIDIA-H20": 8, "MXC550": 8, "PPU-ZW810E": 16}
 	for t, tc := range check.Cases(t, map[string]struct {

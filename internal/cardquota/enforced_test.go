@@ -95,14 +95,14 @@ func TestEventsReportChangesOfEnforcement(t *testing.T) {
 	otherMessage := noHeartbeat
 	otherMessage.Message = "no session since one"
 	for t, tc := range check.Cases(t, map[string]struct {
-		before, after *metav1.Condition
+		before, after *metav1.Condition // Enforced, nil before the operator knows it
 		want          []string
 	}{
-		"unknown, then proven": {
+		"not known yet, then proven": {
 			after: &enforced,
 			want:  []string{"Normal Enforced: ours enforces"},
 		},
-		"unknown, then no heartbeat": {
+		"not known yet, then no heartbeat": {
 			after: &noHeartbeat,
 			want:  []string{"Warning NotEnforced: NoHeartbeat: no session since noon"},
 		},
@@ -125,9 +125,9 @@ func TestEventsReportChangesOfEnforcement(t *testing.T) {
 			after:  &metav1.Condition{Status: "False", Reason: "StockScheduler", Message: "stock"},
 			want:   []string{"Warning NotEnforced: StockScheduler: stock"},
 		},
-		"unknown, then no policy": {nil, &noPolicy, nil},
-		"proven, then no policy":  {&enforced, &noPolicy, nil},
-		"proven before and after": {&enforced, &enforced, nil},
+		"not known yet, then no policy": {nil, &noPolicy, nil},
+		"proven, then no policy":        {&enforced, &noPolicy, nil},
+		"proven before and after":       {&enforced, &enforced, nil},
 	}) {
 		var got []string
 		for _, e := range Events(NewStatus(newStatusInputWithEnforced(tc.before)), NewStatus(newStatusInputWithEnforced(tc.after))) {

@@ -10,13 +10,14 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestInventorySatisfiedComparesGrantsWithHealthyCards: condition InventorySatisfied compares what all CardQuotas
-// grant with the healthy cards: 8 H200 of team and 5 of b with 13 or 10. It is False with a warning event if the
-// cards are too few, unless team has overAllocation: Allow. Ready stays True, because the quotas are enforced as
-// written. CardQuota b is younger than team, and has overAllocation: Deny in each row. The rows say what team has.
+// TestInventorySatisfiedComparesGrantsWithHealthyCards: condition InventorySatisfied compares what all
+// CardQuotas grant with the healthy cards. Here team has 8 H200 and b 5, and 13 or 10 are healthy. It is
+// False with a warning event if the cards are too few, unless team has overAllocation: Allow. Ready stays
+// True, because the quotas are enforced as written. CardQuota b is younger than team, and has overAllocation:
+// Deny in each row. The rows say what team has.
 func TestInventorySatisfiedComparesGrantsWithHealthyCards(t *testing.T) {
 	quotas := []*v1alpha1.CardQuota{
-		newTeamQuota(), // 8 NVIDIA-H200 and 2 NVIDIA-H800
+		newTeamQuota(), // 8 NVIDIA-H200, and the 2 NVIDIA-H800 that are healthy in each row
 		newQuotaOfH200("b", 5, 0, withDeny, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-H200" }),
 	}
 	const sum = "NVIDIA-H200: 13 granted, 10 healthy, 3 too many (8 here, 5 by b)"

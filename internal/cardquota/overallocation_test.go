@@ -85,10 +85,14 @@ func TestOverAllocationIsAllowedByAll(t *testing.T) {
 		"the only one is being deleted": {[]*v1alpha1.CardQuota{newQuotaOfH200("a", 5, 0, withAllow, beingDeleted)}, false},
 	}) {
 		totals := Flat.QuotaTotals(tc.quotas, map[string]card.Quota{"byhand": {"H200": 9}}, cards{"H200": 8})
+
 		check.Equal(t, "allowed", tc.want, totals.AllowsOverAllocation("H200"))
 	}
+}
 
-	// In a tree only the top level grants cards.
+// TestOverAllocationIsAllowedByTheTopLevel: in a tree only the top level grants cards, here 9 H200 of top, of which 8
+// are healthy. So top alone decides, and its child without overAllocation, which is Warn, does not matter.
+func TestOverAllocationIsAllowedByTheTopLevel(t *testing.T) {
 	child := newQuotaOfH200("child", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Parent = "top" })
 	totals := NewTree(nil, nil, v1alpha1.UnmanagedEnforce).QuotaTotals([]*v1alpha1.CardQuota{
 		newQuotaOfH200("top", 9, 0, withAllow), child,
