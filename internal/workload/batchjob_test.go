@@ -229,7 +229,7 @@ func TestTheEvictionRuleIgnoresEvictions(t *testing.T) {
 }
 
 // TestAnyOrderOfCountingIsTheSame: the Job controller lists a failed pod in the status, then removes its finalizer,
-// then counts it. Random pods are at different stages of this; one that is released or counted may be gone. At each
+// then counts it. Random evicted pods are at stages of this; one that is released or counted may be gone. At each
 // stage a pod counts exactly once, so backoffLimit minus the evicted pods are left, but never less than 0.
 func TestAnyOrderOfCountingIsTheSame(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

@@ -78,7 +78,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 	anyCard := quota.Limits{AnyCard: true, MilliCPU: endless, Memory: endless}
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue       *v1beta1.Queue
-		mode        v1alpha1.UnmanagedQueues // "" for a queue that is the same in all
+		mode        v1alpha1.UnmanagedQueues // "" for a queue that is the same in all three
 		wantLimits  quota.Limits
 		wantRefusal []string // the reason and texts of the refusal
 	}{
@@ -94,7 +94,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			queue:      newQueue(`{"H200":8}`, noCapability),
 			wantLimits: limits(0, 0, some),
 		},
-		"an empty quota: no cards": {
+		"an empty quota: no cards, and the capability": {
 			queue:      newQueue(`{}`),
 			wantLimits: limits(cpu, memory),
 		},
@@ -147,16 +147,6 @@ func TestWhatAQueueAllows(t *testing.T) {
 			queue:      newQueue("", withoutQuota, withCapability(gpu, "8")),
 			mode:       v1alpha1.UnmanagedDeny,
 			wantLimits: limits(cpu, memory),
-		},
-		"an empty quota, Deny: not denied": {
-			queue:      newQueue(`{}`),
-			mode:       v1alpha1.UnmanagedDeny,
-			wantLimits: limits(cpu, memory),
-		},
-		"8 H200, Deny: not denied": {
-			queue:      newQueue(`{"H200":8}`),
-			mode:       v1alpha1.UnmanagedDeny,
-			wantLimits: limits(cpu, memory, some),
 		},
 		"queue root with a quota, Deny: nothing": {
 			queue:      newQueue(`{"H200":1}`, withName("root"), inState("")),

@@ -97,7 +97,7 @@ func TestEnforcedNamesWhatPreventsEnforcement(t *testing.T) {
 	g.Expect(s.writeHeartbeat(t.Context(), enforcement.StaleAfter+time.Second)).To(gomega.Succeed(), "a heartbeat that is too old")
 	expectEnforced(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 
-	writeLeaderLease(t, stockScheduler+"_0f3e", time.Minute)
+	writeLeaderLease(t, stockScheduler+"_0f3e", time.Minute) // elected a minute ago
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring(stockScheduler+"_0f3e has held the leader Lease")))
 
 	// The Lease expires without a renewal, and the report of it ends.

@@ -240,7 +240,7 @@ func TestWorkloadsOfANamespaceThatIsNoLongerSelected(t *testing.T) {
 // service type, selector, parent, stop policy or hold message. Each object requests 1000 cards and another service
 // type, so that the webhook has a reason to name the queue's. Kinds of objects and states of the webhook vary.
 func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
-	const secrets = `{"matchLabels":{"team":"secret-team"}}`
+	const secretSelector = `{"matchLabels":{"team":"secret-team"}}`
 	queue := func(selector string) *v1beta1.Queue {
 		return builder.Queue("theirs").ServiceType("secret-type").Quota(`{"NVIDIA-H200":12}`).
 			Annotation(v1alpha1.AnnotationNamespaceSelector, selector).Annotation(stopPolicy, "Hold").Annotation(v1alpha1.AnnotationHoldMessage, "secret message").
@@ -270,7 +270,7 @@ func TestARefusalDisclosesNothingOfAnotherTenantsQueue(t *testing.T) {
 			input := newInput(func(w *WorkloadInput) {
 				w.Queue = func(name string) *v1beta1.Queue {
 					if name == "theirs" {
-						return queue(secrets)
+						return queue(secretSelector)
 					}
 					return nil
 				}

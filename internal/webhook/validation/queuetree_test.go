@@ -105,7 +105,7 @@ func TestWorkloadsInATreeOfQueues(t *testing.T) {
 			object:      newPodIn("tenant"),
 			wantRefusal: "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: Queue <tenant> is the parent of other queues and takes no jobs: name one of its children",
 		},
-		"a vcjob in a parent: refused": {
+		"a vcjob of two tasks in a parent: refused once": {
 			object:      newVCJob("tenant", nil, newTask(1, nil, nil), newTask(1, nil, nil)),
 			wantRefusal: "spec.queue: Forbidden: Queue <tenant> is the parent",
 		},
