@@ -72,16 +72,16 @@ func TestConcurrentValidationsAreBounded(t *testing.T) {
 		<-begun
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
+	callerGone, cancel := context.WithCancel(t.Context())
 	cancel()
-	answer := handle(ctx, admission.Request{})
+	answer := handle(callerGone, admission.Request{}) // no place is free
 	check.That(t, answer.Allowed, "a request whose caller has gone is refused")
 	check.Equal(t, "warnings, the caller has gone", 1, len(answer.Warnings))
 
 	close(finish)
 	all.Wait()
 	check.That(t, most.Load() <= maxConcurrent, "%d requests were validated at a time, want at most %d", most.Load(), maxConcurrent)
-	answer = handle(ctx, admission.Request{}) // no other request is validated now
+	answer = handle(callerGone, admission.Request{}) // all places are free
 	check.That(t, answer.Result.Message != "validated", "a request is validated although its caller has gone")
 }
 

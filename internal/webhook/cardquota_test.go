@@ -43,7 +43,7 @@ func newHandlersWithLateCache(t *testing.T, build func(*testing.T) *handlers, st
 // milliseconds, before the cache has the first one. So the webhook reads all CardQuotas from the API server, where "first"
 // has 8 A. CardQuota "second" wants 8 A more. It is refused only with Deny, and only if it wants more than before.
 func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
-	newEmptyHandlers := func(t *testing.T) *handlers {
+	newHandlersOf8A := func(t *testing.T) *handlers {
 		webhooks := newHandlers(t, &v1alpha1.ServiceTypePolicy{})
 		webhooks.inventory = eightCards{}
 		return webhooks
@@ -62,7 +62,7 @@ func TestDenyCountsWhatTheCacheDoesNotHaveYet(t *testing.T) {
 		"a new CardQuota with Allow": {policy: v1alpha1.OverAllocationAllow},
 		"a new CardQuota with Warn":  {policy: v1alpha1.OverAllocationWarn},
 	}) {
-		webhooks := newHandlersWithLateCache(t, newEmptyHandlers, newQuotaOf8A("first", v1alpha1.OverAllocationDeny))
+		webhooks := newHandlersWithLateCache(t, newHandlersOf8A, newQuotaOf8A("first", v1alpha1.OverAllocationDeny))
 		result := check.Value(webhooks.validateCardQuota(t.Context(), newQuotaOf8A("second", tc.policy), tc.before))(t)
 		check.Equal(t, "refusals", tc.wantRefusals, len(result.Errors))
 	}

@@ -9,10 +9,10 @@ import (
 
 const evictionRule = `{"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]}`
 
-// TestTheEvictionRuleIsAddedFirst: the webhook adds to a Kubernetes Job the rule that evicted pods do not count as
-// failed. Of a Job's rules the first one that fits counts, so the added rule comes first. Kubernetes then requires
-// podReplacementPolicy Failed. All else in the JSON stays, also fields that this version of the webhook does not know
-// ("new"). JSON without a spec is an error.
+// TestTheEvictionRuleIsAddedFirst: the webhook adds to a Kubernetes Job the rule that evicted pods do not
+// count as failed. Of a Job's rules the first one that fits counts, so the added rule comes first. Kubernetes
+// then requires podReplacementPolicy Failed. All else in the JSON stays, also fields that this version of the
+// webhook does not know ("new"). JSON that is broken, or has no object as its spec, is an error.
 func TestTheEvictionRuleIsAddedFirst(t *testing.T) {
 	const others = `{"action":"FailJob","onExitCodes":{"operator":"In","values":[42],"new":1}}`
 	for t, tc := range check.Cases(t, map[string]struct{ job, want string }{

@@ -53,10 +53,11 @@ func newJobJSON(tasks int) []byte {
 		strings.TrimSuffix(strings.Repeat(`{"name":"t","template":{"metadata":{"annotations":{"volcano.sh/card.x":"","volcano.sh/card.y":""}}}},`, tasks), ",") + `]}}`)
 }
 
-// TestAJobTooLargeToRead: a vcjob with tens of thousands of tasks would take hundreds of MiB when it is decoded, so it is
-// not read. One with more than 256 tasks is read and not validated. The webhook refuses both, or only warns of them: if
-// the job was as large before, without a policy, and where the policy only warns. In a job of up to 256 tasks, it warns
-// of each unknown annotation, and still the answer is small. The webhook that sets defaults changes none of the jobs.
+// TestAJobTooLargeToRead: a vcjob with tens of thousands of tasks would take hundreds of MiB when it is
+// decoded, so it is not read. One with more than 256 tasks is read and not validated. The webhook refuses
+// both, or only warns of them: if the job was as large before, without a policy, and where the policy only
+// warns. In a job of up to 256 tasks it warns of unknown annotations, and still the answer is small;
+// newJobJSON gives two to each task. The webhook that sets defaults changes none of the jobs.
 func TestAJobTooLargeToRead(t *testing.T) {
 	deny := &v1alpha1.ServiceTypePolicy{}
 	warn := &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}}}

@@ -149,13 +149,12 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 			Volcano: "volcano-system", Nodes: trackedNodes(tc.inForce, tc.nodes...),
 		}
 
-		before := tc.before
-		if before != nil {
-			before.Spec.UnmanagedQueues = v1alpha1.UnmanagedIgnore
+		if tc.before != nil {
+			tc.before.Spec.UnmanagedQueues = v1alpha1.UnmanagedIgnore
 			object.Spec.UnmanagedQueues = v1alpha1.UnmanagedEnforce // the other field that changes
 		}
 
-		got := ValidateServiceTypePolicy(object, before, input)
+		got := ValidateServiceTypePolicy(object, tc.before, input)
 		check.Must(t, len(got.Errors) == 0, "refused: %v", got.Errors)
 		if tc.want == nil {
 			check.That(t, len(got.Warnings) == 0, "warns %q", got.Warnings)
@@ -163,9 +162,7 @@ func TestEntriesOfCardsWarnOfNodesThatLoseOrChangeNames(t *testing.T) {
 		}
 
 		check.Must(t, len(got.Warnings) == 1, "warns %q", got.Warnings)
-		for _, part := range tc.want {
-			check.Contains(t, "warning", got.Warnings[0], part)
-		}
+		check.Contains(t, "warning", got.Warnings[0], tc.want...)
 	}
 }
 

@@ -22,11 +22,12 @@ func newQuotaOf8H200(name string, changes ...func(*v1alpha1.CardQuota)) *v1alpha
 	return b.Obj()
 }
 
-// TestCardQuotaIsValidated: the webhook refuses a CardQuota that would have no effect, or that takes what others have. It
-// warns of one that probably does not do what its author means. A change is refused only for what it makes worse. Unless
-// its row says otherwise, a CardQuota has 8 NVIDIA-H200, service type training, and a namespaceSelector for all
-// namespaces, {}. The nodes have 16. Where a row has the policy, this defines serving and training beside the built-in
-// type inference. Serving is not in force yet.
+// TestCardQuotaIsValidated: the webhook refuses a CardQuota that would have no effect, or that takes what
+// others have. It warns of one that probably does not do what its author means. A change is refused only for
+// what it makes worse. Unless its row says otherwise, a CardQuota has the queue of its name, 8 NVIDIA-H200,
+// service type training, and a namespaceSelector for all namespaces, {}. The nodes have 16. Where a row has
+// the policy, this defines serving and training beside the built-in type inference. Serving is not in force
+// yet. A wanted text has parts, with "…" between them.
 func TestCardQuotaIsValidated(t *testing.T) {
 	setFinalizer := func(q *v1alpha1.CardQuota) { q.Finalizers = []string{"x"} }
 	forQueue := func(queue string) func(*v1alpha1.CardQuota) {
@@ -221,9 +222,10 @@ func TestDeletionOfACardQuotaWarnsOfItsPods(t *testing.T) {
 	}
 }
 
-// TestQueueAnnotationsAreValidated: users may write quotas into Queues themselves. The webhook refuses annotations for which
-// the scheduler would withhold every card, and warns of those that have no effect. A change is not refused for what was
-// wrong before, which becomes a warning.
+// TestQueueAnnotationsAreValidated: users may write quotas into Queues themselves. The webhook refuses
+// annotations for which the scheduler would withhold every card, and warns of those that have no effect. A
+// change is not refused for what was wrong before, which becomes a warning. A wanted text has parts, with "…"
+// between them.
 func TestQueueAnnotationsAreValidated(t *testing.T) {
 	queue := func(annotations annotationMap) *v1beta1.Queue {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: annotations}}

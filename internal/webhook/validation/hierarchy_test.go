@@ -138,14 +138,15 @@ func newQueueWithPods(name string, pods string) []*v1beta1.Queue {
 
 type quotas = []*v1alpha1.CardQuota
 
-// TestCardQuotaMustFitItsTree: in a tree a child has at most the quota of its parent. All children together deserve
-// at most what the parent deserves; the same is true for guarantees. The webhook refuses a CardQuota that breaks this,
-// and a change only for what it makes worse. An existing parent may be lowered: the webhook only warns of the
-// children that this cuts. A parent has no service type and takes no work. Parents and children may be created in any
-// order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6, guaranteed 2). newSearch and newAds are its
-// children; search has 8 H200, deserves 4 and is guaranteed 1. newTreeQuota takes name, parent, service type and cards.
-// Cards are written "name quota deserved guarantee", and a quota of "-" is inherited; withCPU has these three amounts of
-// CPU. all are the CardQuotas that exist before.
+// TestCardQuotaMustFitItsTree: in a tree a child has at most the quota of its parent. All children together
+// deserve at most what the parent deserves; the same is true for guarantees. The webhook refuses a CardQuota
+// that breaks this, and a change only for what it makes worse. An existing parent may be lowered: the webhook
+// only warns of the children that this cuts. A parent has no service type and takes no work. Parents and
+// children may be created in any order. Unless a row says otherwise, parent chat has 8 H200 (deserved 6,
+// guaranteed 2). newSearch and newAds are its children; search has 8 H200, deserves 4 and is guaranteed 1.
+// newTreeQuota takes name, parent, service type and cards. Cards are written "name quota deserved guarantee",
+// and a quota of "-" is inherited; withCPU has these three amounts of CPU. all are the CardQuotas that exist
+// before. chain(n) are q1 to qn, each the parent of the next.
 func TestCardQuotaMustFitItsTree(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before            *v1alpha1.CardQuota
@@ -255,7 +256,7 @@ func TestCardQuotaMustFitItsTree(t *testing.T) {
 			all:    quotas{newChat()},
 			queues: []*v1beta1.Queue{builder.Queue("by-hand").Quota(`{"NVIDIA-H200":3}`).Annotation(v1alpha1.AnnotationCardDeserved, `{"NVIDIA-H200":4}`).Parent("chat").Obj()},
 		},
-		"deserved 3, instead of 6 of a CardQuota for the same queue that is being deleted": {
+		"deserved 3, instead of 6 of a CardQuota for the same queue that is being deleted, but still has a child": {
 			quota:       newAds(h200 + " 8 3"),
 			all:         quotas{newChat(), newTreeQuota("old-ads", "chat", "training", []string{h200 + " 8 6"}, withQueue("ads"), setDeleting), newTreeQuota("below-old-ads", "old-ads", "training", nil)},
 			wantWarning: "spec.queueName: queue ads belongs to CardQuota old-ads until that is deleted",
@@ -472,8 +473,6 @@ func TestTheOrderOfCreationDoesNotMatter(t *testing.T) {
 // quota, and a CardQuota without a service type. A fault from before the change gets only a warning. newTreeQuota takes
 // name, parent, service type and cards. Cards are written "name quota deserved guarantee"; "-" is no quota.
 func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
-	typeless := withServiceType("")
-
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before            *v1alpha1.CardQuota
 		all                      quotas
@@ -503,7 +502,7 @@ func TestFieldsOfATreeHaveNoEffectWhileQueuesAreFlat(t *testing.T) {
 			wantWarning: "as before: spec.serviceType",
 		},
 		"the service type is removed: refused": {
-			quota:       newTreeQuota("a", "", "training", []string{h200 + " 2"}, typeless),
+			quota:       newTreeQuota("a", "", "", []string{h200 + " 2"}),
 			before:      newTreeQuota("a", "", "training", []string{h200 + " 2"}),
 			wantRefusal: "spec.serviceType",
 		},
