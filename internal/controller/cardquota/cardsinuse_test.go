@@ -18,11 +18,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestACardThatMayBeOneOfTwoIsBilledOnce: node "bare" has 8 cards but no labels, so after a restart they may be
-// H200 or H800, the cards of other nodes. Pod p uses all 8: it is charged 8 of both against the quota, to be
-// safe. Bills and the CardInventory have them once, as H200, the first name. A second pod has no queue, so its
-// 2 cards are billed to its namespace. It states no start, so nothing is known of since when it uses them.
-// Counts add up what pods use, even if it is more than the node has.
+// TestACardThatMayBeOneOfTwoIsBilledOnce: node "bare" has 8 cards but no labels. An operator that has just started
+// has not seen its earlier labels, so the cards may be H200 or H800, as on other nodes. Pod p uses all 8: it is
+// charged 8 of both against the quota, to be safe. Bills and the CardInventory have them once, as H200, the first
+// name. A second pod has no queue, so its 2 cards are billed to its namespace. It states no start, so "billed
+// since" has only p. Counts add up what pods use, even if it is more than the node has.
 func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	nodes := trackNodes(
 		builder.Node("a").GPUs("H200", 8).Obj(),

@@ -45,7 +45,7 @@ func TestTheSummarySaysInWhichWayAQuotaIsExhausted(t *testing.T) {
 			2, 0, 3, message + "<3>, total would be <3>, but capability is <2>", "it requests more than the whole quota of the queue.", false,
 		},
 		"3 requested, a quota of 2, and the scheduler states nothing": {
-			2, 1, 3, "", "QuotaExhausted): it requests more than the whole quota of the queue. 1 pod has", false,
+			2, 0, 3, "", "QuotaExhausted): it requests more than the whole quota of the queue. 1 pod has", false,
 		},
 		"6 requested, 0 of 8 used, 14 - 6 = 8 reserved": {
 			8, 0, 6, message + "<6>, total would be <14>, but capability is <8>",
