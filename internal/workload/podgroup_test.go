@@ -321,7 +321,7 @@ func TestPodGroupRequestEqualsExactFractions(t *testing.T) {
 	// The resource of each request, and the cards of each resource in the cluster.
 	resources := map[string]string{
 		"H200": "nvidia.com/gpu", "4090": "nvidia.com/gpu", "H200|4090": "nvidia.com/gpu", "B300|H200": "nvidia.com/gpu",
-		"910B": "huawei.com/Ascend910", "H200/mig-1g.18gb-mixed": "nvidia.com/mig-1g.18gb", "B300": "none",
+		"910B": "huawei.com/Ascend910", "H200/mig-1g.18gb-mixed": "nvidia.com/mig-1g.18gb", "B300": "none", // no node has B300
 	}
 	anyCard := map[string]string{
 		"nvidia.com/gpu":         "4090|H200",

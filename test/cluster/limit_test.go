@@ -87,7 +87,7 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	file := check.Value(os.OpenFile(filepath.Join(check.Value(locksDir())(t), "ports.lock"), os.O_RDWR, 0o600))(t)
 	defer func() { _ = file.Close() }()
 
-	used := check.Value(openStateDir(""))(t)
+	living := check.Value(openStateDir(""))(t) // of this process
 
 	_, err := acquireWithin50ms(t)
 	check.Says(t, err, fmt.Sprintf("process %d (", holder.Process.Pid))
@@ -104,10 +104,10 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 
 	next := check.Value(openStateDir(""))(t) // removes folders that were left behind
 	wantFile(t, dir, false)
-	wantFile(t, used.pkiDir(), true)
+	wantFile(t, living.pkiDir(), true)
 
 	check.NoError(t, next.close())
-	check.NoError(t, used.close())
+	check.NoError(t, living.close())
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*"))
 	check.That(t, len(left) == 0, "left behind: %v", left)
 }

@@ -138,7 +138,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	g.Expect(c.Config().Host).NotTo(Equal(first.Config().Host))
 
 	g.Expect(check.Value(c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items).To(BeEmpty())
-	parent := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", defaultStopTimeout)
+	child := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", defaultStopTimeout) // $GREETING says that it is up
 	g.Expect(processesOf(dir)).To(HaveLen(5), "etcd, apiserver, controller manager, the child and its own child")
 
 	// A frozen client neither closes its watch nor answers the server's shutdown, like a pod
@@ -157,7 +157,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 
 	g.Expect(watcher.Process.Kill()).To(Succeed())
 	_ = watcher.Wait()
-	g.Expect(parent.Running()).To(BeFalse())
+	g.Expect(child.Running()).To(BeFalse())
 	g.Expect(processesOf(dir)).To(BeEmpty())
 	g.Expect(dir).NotTo(BeADirectory(), "a temporary folder is removed with its cluster")
 

@@ -25,10 +25,10 @@ func readError[T any](read func() (T, error)) func() error {
 
 // TestQueueThatWasThereBeforeStays: a Queue exists before its CardQuota. A user wrote into it the annotation
 // created-by, with which the operator marks Queues that it created: from a user that proves nothing. The operator
-// adopts the Queue and writes its fields, and the pod in it counts. When the CardQuota is deleted, the operator
-// leaves the Queue, since it did not create it. It empties the quota and removes CPU, memory and priority, so that
-// nothing new starts, and gives up all its fields. The weight of 3, the user's annotations and closed-by-parent,
-// which Volcano reads, stay. The deletion does not wait for the pod.
+// adopts the Queue and writes its fields, and the waiting pod in it counts. When the CardQuota is deleted, the
+// operator leaves the Queue, since it did not create it. It empties the quota and removes CPU, memory and priority,
+// so that nothing new starts, and gives up all its fields. The weight of 3, the user's annotations and
+// closed-by-parent, which Volcano reads, stay. The deletion does not wait for the pod.
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")
