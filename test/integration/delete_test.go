@@ -28,7 +28,7 @@ func readError[T any](read func() (T, error)) func() error {
 // adopts the Queue and writes its fields, and the waiting pod in it counts. When the CardQuota is deleted, the
 // operator leaves the Queue, since it did not create it. It empties the quota and removes CPU, memory and priority,
 // so that nothing new starts, and gives up all its fields. The weight of 3, the user's annotations and
-// closed-by-parent, which Volcano reads, stay. The deletion does not wait for the pod.
+// closed-by-parent, which Volcano needs, stay. The deletion does not wait for the pod.
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g, name := startParallelTest(t)
 	newNode(t, name, "NVIDIA-H200")
