@@ -103,6 +103,11 @@ func TestPolicyBecomesArgumentsOfThePlugin(t *testing.T) {
 	}
 
 	check.Equal(t, "overlay with cards", want, OverlayFor(Effective(spec)))
+}
+
+// TestReclaimNamesTheActionOfTheScheduler: with reclaim: Gangs our action takes cards back, with Pods
+// Volcano's, and with Off none.
+func TestReclaimNamesTheActionOfTheScheduler(t *testing.T) {
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
 		check.Equal(t, fmt.Sprintf("action of reclaim: %s", mode), action,
 			OverlayFor(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)

@@ -421,9 +421,9 @@ func TestBlockedListsTheLongestWait(t *testing.T) {
 		all = append(all, pod(string(rune('a'+i))).Queue("q").Unschedulable("full").Created(noon.Add(-time.Duration(i)*time.Minute)))
 	}
 
-	old := pod("web-old").Queue("q").Unschedulable("full").Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc")
 	all = append(all,
-		old.Created(noon.Add(-time.Hour)),
+		pod("web-old").Queue("q").Unschedulable("full").Created(noon.Add(-time.Hour)).
+			Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc"),
 		pod("web-new").Queue("q").Unschedulable("full").Created(noon).
 			Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc"),
 	)

@@ -20,14 +20,15 @@ func firstOf(all []InsufficientQuota) *InsufficientQuota {
 	return &all[0]
 }
 
-// TestCheckAnswersLikeARecount: Check says which limits a request exceeds, and Fits whether it exceeds none. A naive
-// ledger, which counts from scratch, says that for each card, CPU and memory alone. It counts without the released pods,
-// or with them as terminating pods. A bound is what the request has to fit: what is left of the quotas, what would be
-// left in an idle tree, or what the queue deserves. The tree, its pods, the released ones and the request are random.
+// TestCheckAnswersLikeARecount: Check says which limits a request exceeds, and Fits whether it exceeds none. A
+// naive ledger, which counts from scratch, says that for each card, CPU and memory alone. It counts without the
+// released pods, or with them as terminating pods. A bound is what the request has to fit: what is left of the
+// quotas, what would be left in an idle tree, or what the queue deserves. The tree, its pods, the released ones
+// and the request are random. The request may be of a pod from which other queues cannot reclaim.
 // (1) Check refuses one card if no card of the request fits, and CPU and memory each if they do not.
 // (2) Fits agrees with Check, and for each card of the request with the naive ledger.
-// (3) A refusal names a queue of the path, a card of the request, and numbers that exceed its limit. It has a grace
-// period exactly if terminating pods are its reason.
+// (3) A refusal names a queue of the path, a card of the request, and numbers that exceed its limit. It has a
+// grace period exactly if terminating pods are its reason.
 // (4) What the queue uses above what it deserves, and above its guarantee, is what a recount says (checkAbove).
 func TestCheckAnswersLikeARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

@@ -82,9 +82,10 @@ func TestNeighborsWakeUpOnlyForWhatTheyWaitFor(t *testing.T) {
 }
 
 // TestAPartOfTheTreeHasTheNumbersOfTheWholeTree: before the next count the operator reads only the CardQuotas
-// around the one that it reconciles: those above it, their children, and all below. Each Queue must get the
-// same CPU from that part as from the whole tree. This is not obvious: what is deserved below decides whether a
-// limit is divided among children.
+// around the one that it reconciles: those above it, their children, and all below these (addBelow). Each
+// Queue must get the same CPU from that part as from the whole tree. This is not obvious: a parent deserves
+// its CPU, and divides it among its children, only if a CardQuota deserves some at any depth below it. Here
+// web and tenant do so because of chat and far.
 func TestAPartOfTheTreeHasTheNumbersOfTheWholeTree(t *testing.T) {
 	all := map[string]*v1alpha1.CardQuota{}
 	for _, quota := range []struct{ name, parent, limit, deserved string }{

@@ -68,9 +68,8 @@ func (s *scene) entries() map[string]string {
 // 2026-11-29.0" is the entry of that day in ConfigMap 16, the first slot, with the sums of part 0.
 func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s := newScene(t)
-	berlin := check.Value(time.LoadLocation("Europe/Berlin"))(t)
-	s.zone = berlin
-	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, berlin)
+	s.zone = check.Value(time.LoadLocation("Europe/Berlin"))(t)
+	s.at = time.Date(2026, 11, 29, 23, 58, 0, 0, s.zone)
 	s.use(1)
 	s.useOneCardForMinutes(3)
 	check.Equal(t, "sums a minute after midnight", map[string]string{"2026-11-29": "120", "2026-11-30": "60", "2026-11": "180"}, s.sums())
@@ -81,7 +80,7 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 	s.use(1)
 	s.useOneCardForMinutes(1)
 	// No leader runs, and no pod uses the card, until a minute before the month ends.
-	s.at = time.Date(2026, 11, 30, 23, 59, 0, 0, berlin)
+	s.at = time.Date(2026, 11, 30, 23, 59, 0, 0, s.zone)
 	s.restart()
 	s.use(1)
 	s.useOneCardForMinutes(2)
@@ -93,12 +92,18 @@ func TestADayAndAMonthAreWrittenOnce(t *testing.T) {
 		check.Equal(t, "entry "+key, packed, s.entries()[key])
 	}
 	check.Equal(t, "entries: two days and November", 3, len(s.entries()))
+}
 
-	// Each leader knows the use of this month and the last one, as soon as it has loaded the sums.
+// TestEachLeaderKnowsTheUseOfTwoMonths: a leader knows how much a queue used cards in this month and the last
+// one, as soon as it has loaded the stored sums. The pod of queue q uses a card in the last 2 minutes of
+// November, and in the first one of December. A minute is 60,000 thousandths of a card-second.
+func TestEachLeaderKnowsTheUseOfTwoMonths(t *testing.T) {
+	s := newSceneAt(t, time.Date(2026, 11, 30, 23, 58, 0, 0, time.UTC))
+	s.useOneCardForMinutes(3)
 	want := cardseconds.QueueMonths{
-		CountedUntil: s.at, Ends: time.Date(2027, 1, 1, 0, 0, 0, 0, berlin),
+		CountedUntil: s.at, Ends: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
 		This: cardseconds.QueueMonth{Month: "2026-12", Cards: map[string]cardseconds.Milli{"A": 60_000}},
-		Last: cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{"A": 300_000}},
+		Last: cardseconds.QueueMonth{Month: "2026-11", Cards: map[string]cardseconds.Milli{"A": 120_000}},
 	}
 	use, known := s.k.MonthlyUse("q")
 	check.That(t, known, "the use of months is not known")

@@ -146,7 +146,7 @@ func (s *scene) stored() float64 {
 
 // leaders is what a naive count knows of leaders that follow each other while one card is in use.
 type leaders struct {
-	// isCredited is whether a pod is known to use the card all the time.
+	// isCredited reports whether the pod states since when it uses the card: for the whole test.
 	isCredited bool
 	// stored and summed are what is stored, and what the leader has summed up. Each has the time until
 	// which it was counted.
@@ -212,7 +212,7 @@ func TestStoredSumsAreThoseOfThePresentLeader(t *testing.T) {
 			case "take over":
 				frozen = append(frozen, s.k)
 				s.restart()
-				check.NoError(t, s.k.storeSums(t.Context()))
+				check.NoError(t, s.k.storeSums(t.Context())) // loads the stored sums, and has none of its own
 				s.use(1)
 				naive.takeOver(s.at)
 			case "wake up": // and store once, before it learns that it does not lead

@@ -19,10 +19,10 @@ func (s *scene) kept() *v1alpha1.ServiceTypePolicy {
 	return check.Value(policy.DecodeKept(stored.Data[policy.KeptConfigMapKey]))(s.T)
 }
 
-// TestThePolicyInForceIsKeptInAConfigMap: an operator that restarts while the ServiceTypePolicy is deleted reads from a
-// ConfigMap that a tree of queues and a mapped card are in force. The ConfigMap has no owner, so that it outlives the
-// policy. The tree is stored when it takes effect. It stays with a new policy that does not mention the hierarchy, and
-// ends only with one that says Flat.
+// TestThePolicyInForceIsKeptInAConfigMap: an operator that restarts while the ServiceTypePolicy is deleted
+// reads from a ConfigMap that a tree of queues and a mapped card are in force. The ConfigMap has no owner, so
+// that it outlives the policy. The tree is stored once, when it takes effect. It stays with a new policy that
+// does not mention the hierarchy, and ends only with one that says Flat.
 func TestThePolicyInForceIsKeptInAConfigMap(t *testing.T) {
 	s := newScene(t, newConfigMap(place.Name, plain), newPolicy())
 	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) {
@@ -42,7 +42,7 @@ func TestThePolicyInForceIsKeptInAConfigMap(t *testing.T) {
 	s.settle()
 	check.That(t, policy.IsTree(s.kept()), "the tree is gone with the policy")
 
-	// A new policy that does not mention the hierarchy.
+	// A new policy that does not mention the hierarchy. The operator knows the last one, as after a restart.
 	last := s.kept()
 	s.r.inForce = func(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy { return policy.InForce(read, last) }
 	check.NoError(t, s.client.Create(s.Context(), newPolicy()))

@@ -292,9 +292,9 @@ func TestAnErrorIsReportedAndRetried(t *testing.T) {
 	s.settleTo("True/Synced")
 }
 
-// TestReconcileResumesAfterACrashAnywhere: the operator may die after any write. A new one then reaches the same
-// objects and the same status as an operator that did not die. The test counts the writes of a change, and lets the
-// operator die after each.
+// TestReconcileResumesAfterACrashAnywhere: the operator may die at any write. A new one then reaches the same
+// objects and the same status as an operator that did not die. The test counts the writes of a change, and
+// lets the operator die before each of them.
 func TestReconcileResumesAfterACrashAnywhere(t *testing.T) {
 	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
 	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){
