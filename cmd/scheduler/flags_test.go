@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	componentbaseconfig "k8s.io/component-base/config"
 	componentbaseoptions "k8s.io/component-base/config/options"
@@ -61,55 +61,74 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 // that configures the scheduler, by default volcano-system. With a file instead of the ConfigMap it is in the
 // namespace of the Lease. The times of the Lease are the same in each row.
 func TestFlagsDecideLeaseElectionAndHeartbeat(t *testing.T) {
-	type settings struct{ lease, elects, otherSchedulers, heartbeatNamespace string }
+	defaults := map[string]string{
+		"lease":                  "volcano-system/volcano",
+		"elects a leader":        "true",
+		"other schedulers":       "app=volcano-scheduler", // the label of their pods
+		"namespace of heartbeat": "volcano-system",
+	}
+
 	for t, tc := range check.Cases(t, map[string]struct {
-		args []string
-		want settings
+		args        []string
+		wantChanged map[string]string // settings that are not the default
 	}{
-		"no flag": {
-			nil, settings{"volcano-system/volcano", "true", "app=volcano-scheduler", "volcano-system"},
-		},
+		"no flag": {},
 		"another name of the scheduler, which decides none of these": {
-			[]string{"--scheduler-name=cards"}, settings{"volcano-system/volcano", "true", "app=volcano-scheduler", "volcano-system"},
+			args: []string{"--scheduler-name=cards"},
 		},
 		"another Lease": {
-			[]string{"--leader-elect-resource-namespace=a", "--leader-elect-resource-name=b"}, settings{"a/b", "true", "app=volcano-scheduler", "volcano-system"},
+			args:        []string{"--leader-elect-resource-namespace=a", "--leader-elect-resource-name=b"},
+			wantChanged: map[string]string{"lease": "a/b"},
 		},
 		"the deprecated flag for the namespace of the Lease": {
-			[]string{"--lock-object-namespace=c"}, settings{"c/volcano", "true", "app=volcano-scheduler", "volcano-system"},
+			args:        []string{"--lock-object-namespace=c"},
+			wantChanged: map[string]string{"lease": "c/volcano"},
 		},
 		"no election in a cluster: ignored": {
-			[]string{"--leader-elect=false"}, settings{"volcano-system/volcano", "true", "app=volcano-scheduler", "volcano-system"},
+			args: []string{"--leader-elect=false"},
 		},
 		"no election with a kubeconfig": {
-			[]string{"--leader-elect=false", "--kubeconfig=x"}, settings{"volcano-system/volcano", "false", "app=volcano-scheduler", "volcano-system"},
+			args:        []string{"--leader-elect=false", "--kubeconfig=x"},
+			wantChanged: map[string]string{"elects a leader": "false"},
 		},
 		"no election with the address of an API server": {
-			[]string{"--leader-elect=false", "--master=x"}, settings{"volcano-system/volcano", "false", "app=volcano-scheduler", "volcano-system"},
+			args:        []string{"--leader-elect=false", "--master=x"},
+			wantChanged: map[string]string{"elects a leader": "false"},
 		},
 		"other labels of other schedulers": {
-			[]string{"--foreign-scheduler-selector=app in (a,b)"}, settings{"volcano-system/volcano", "true", "app in (a,b)", "volcano-system"},
+			args:        []string{"--foreign-scheduler-selector=app in (a,b)"},
+			wantChanged: map[string]string{"other schedulers": "app in (a,b)"},
 		},
 		"no label of other schedulers: they are not looked for": {
-			[]string{"--foreign-scheduler-selector="}, settings{"volcano-system/volcano", "true", "", "volcano-system"},
+			args:        []string{"--foreign-scheduler-selector="},
+			wantChanged: map[string]string{"other schedulers": ""},
 		},
-		"another ConfigMap": {
-			[]string{"--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, settings{"b/volcano", "true", "app=volcano-scheduler", "a"},
+		"another ConfigMap, and the Lease in another namespace": {
+			args:        []string{"--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"},
+			wantChanged: map[string]string{"lease": "b/volcano", "namespace of heartbeat": "a"},
 		},
-		"a file instead of the ConfigMap": {
-			[]string{"--scheduler-conf=/conf", "--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"},
-			settings{"b/volcano", "true", "app=volcano-scheduler", "b"},
+		"a file instead of the ConfigMap, and the Lease in another namespace": {
+			args:        []string{"--scheduler-conf=/conf", "--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"},
+			wantChanged: map[string]string{"lease": "b/volcano", "namespace of heartbeat": "b"},
 		},
 	}) {
 		f := parse(t, tc.args...)
 		check.NoError(t, f.complete())
 
 		election := f.volcano.LeaderElection
-		got := settings{lease: election.ResourceNamespace + "/" + election.ResourceName, elects: fmt.Sprint(election.LeaderElect), heartbeatNamespace: f.heartbeatNamespace()}
-		if f.otherSchedulerSelector != nil {
-			got.otherSchedulers = f.otherSchedulerSelector.String()
+		got := map[string]string{
+			"lease":                  election.ResourceNamespace + "/" + election.ResourceName,
+			"elects a leader":        fmt.Sprint(election.LeaderElect),
+			"other schedulers":       "",
+			"namespace of heartbeat": f.heartbeatNamespace(),
 		}
-		check.Equal(t, "settings", tc.want, got, cmp.AllowUnexported(settings{}))
+		if f.otherSchedulerSelector != nil {
+			got["other schedulers"] = f.otherSchedulerSelector.String()
+		}
+
+		want := maps.Clone(defaults)
+		maps.Copy(want, tc.wantChanged)
+		check.Equal(t, "settings", want, got)
 		check.Equal(t, "lease duration", 15*time.Second, election.LeaseDuration.Duration)
 		check.Equal(t, "renew deadline", 10*time.Second, election.RenewDeadline.Duration)
 		check.Equal(t, "retry period", 2*time.Second, election.RetryPeriod.Duration)

@@ -201,20 +201,22 @@ func queryOf(t *testing.T, file, title string) string {
 	return ""
 }
 
-// TestAMetricOfTwoLeadersCountsOnce: while another replica of a program becomes the leader, both serve series for a
-// moment. Boards and alerts must not add them up. A scrape is every 30 s. The old replica serves its value until
-// 10:30 ("2x21": 2 and 21 times more), and then ends ("stale"). The new one has no value in the first 19 scrapes
-// ("_x19") and serves its own from 9:30. So at 9:30, 10:00 and 10:30 both serve. The test asks at 10:00. Queue moved
-// is of lab's training for the old replica, and of shop's inference for the new one.
-func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
-	// ofBothReplicas returns a series of the old replica, with value old, and one of the new replica, with value now.
-	// Metrics without labels have a="b" here.
-	ofBothReplicas := func(series, old, now string) []string {
-		name, labels, _ := strings.Cut(series, "{")
-		return []string{name + `{pod="old",` + labels + ` ` + old + `x21 stale`, name + `{pod="new",` + labels + ` _x19 ` + now + `x40`}
-	}
+// ofBothReplicas returns a series of the old replica, with value old, and one of the new replica, with value now.
+// Metrics without labels have a="b" here. A scrape is every 30 s. The old replica serves its value until 10:30
+// ("x21": 21 times more), and then ends ("stale"). The new one has no value in the first 19 scrapes ("_x19") and
+// serves its own from 9:30. So at 9:30, 10:00 and 10:30 both serve.
+func ofBothReplicas(series, old, now string) []string {
+	name, labels, _ := strings.Cut(series, "{")
+	return []string{name + `{pod="old",` + labels + ` ` + old + `x21 stale`, name + `{pod="new",` + labels + ` _x19 ` + now + `x40`}
+}
 
-	scene := newScene(t, slices.Concat(
+// overlap is a time at which both replicas serve.
+const overlap = 10 * time.Minute
+
+// newSceneOfTwoReplicas has queues q and moved. Queue moved is of lab's training for the old replica, and of shop's
+// inference for the new one.
+func newSceneOfTwoReplicas(t *testing.T) *scrapedSeries {
+	return newScene(t, slices.Concat(
 		ofBothReplicas(`cardquota_queue_info{queue="q",tenant="lab",project="llm",service_type="training",cardquota="q",parent=""}`, "1", "1"),
 		ofBothReplicas(`cardquota_queue_info{queue="moved",tenant="lab",project="llm",service_type="training",cardquota="moved",parent=""}`, "1", "1")[:1],   // that of the old replica
 		ofBothReplicas(`cardquota_queue_info{queue="moved",tenant="shop",project="web",service_type="inference",cardquota="moved",parent=""}`, "1", "1")[1:], // that of the new replica
@@ -231,8 +233,14 @@ func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
 		ofBothReplicas(`cardquota_scheduler_quota_cards{queue="q",card="A"}`, "3", "4"),
 		ofBothReplicas(`cardquota_oldest_pending_within_quota_timestamp_seconds{queue="q"}`, "-4000", "-4000"),
 	)...)
+}
 
-	const overlap = 10 * time.Minute
+// TestABoardCountsAMetricOfTwoLeadersOnce: while another replica of a program becomes the leader, both serve
+// series for a moment. Boards must not add them up. The test asks at a time at which both do, and the larger
+// value counts. Queue q uses 2 cards for the old replica and 3 for the new one. For both it has a quota of 4,
+// 1 pending and 1 blocked card, and queue moved uses 1.
+func TestABoardCountsAMetricOfTwoLeadersOnce(t *testing.T) {
+	scene := newSceneOfTwoReplicas(t)
 	for _, tc := range []struct {
 		file, panel string
 		want        map[string]float64
@@ -257,12 +265,20 @@ func TestAMetricOfTwoLeadersCountsOnce(t *testing.T) {
 	}
 
 	equal(t, "used cards", 4.0, sum)
+}
+
+// TestAnAlertCountsAMetricOfTwoLeadersOnce: alerts must not add up the series of two replicas, either. Queue
+// q uses 4 cards of a quota of 3 for the old replica, and 3 of 4 for the new one. The larger values count, so
+// it is not over its quota. For both its pod waits from 4000 s before the begin, so at 10 minutes it starves
+// for 4600 s.
+func TestAnAlertCountsAMetricOfTwoLeadersOnce(t *testing.T) {
+	scene := newSceneOfTwoReplicas(t)
 	for _, rule := range parsedRules(t) {
 		answer := scene.runQuery(rule.Expr, overlap)
 		switch rule.Alert {
-		case queueOverQuota: // the larger values count: 4 used of the old replica, and a quota of 4 of the new one
+		case queueOverQuota: // 4 used of the old replica, and a quota of 4 of the new one
 			equal(t, "queues over their quota", 0, len(answer))
-		case tenantStarving: // q has waited since -4000 s, and it is 600 s
+		case tenantStarving:
 			requireThat(t, len(answer) == 1 && answer[0].F == 4600, "queues that starve: %v, want one for 4600 s", answer)
 			equal(t, "tenant and project", "lab llm", answer[0].Metric.Get("tenant")+" "+answer[0].Metric.Get("project"))
 		}
