@@ -349,9 +349,10 @@ func TestQueueSyncedNamesOtherManagers(t *testing.T) {
 	}
 }
 
-// TestEventsReportChangesOfConditions: users get an event when a condition of the CardQuota changes for the worse, and
-// when it becomes Ready. A condition that keeps its reason has no second event. Usage that falls below the quota again
-// has no event either, because the CardQuota was Ready all the time. The team has a quota of 2 H800.
+// TestEventsReportChangesOfConditions: users get an event when a condition of the CardQuota changes for the
+// worse, and when it becomes Ready. A condition that keeps its reason has no second event. Usage that falls
+// below the quota again has no event either, because the CardQuota was Ready all the time. The team has a
+// quota of 2 H800.
 func TestEventsReportChangesOfConditions(t *testing.T) {
 	status := func(change func(*StatusInput)) v1alpha1.CardQuotaStatus {
 		input := newStatusInput(nil, nil)

@@ -280,10 +280,11 @@ func TestAQuotaIsBoundedByEachAncestor(t *testing.T) {
 	}
 }
 
-// TestOnlyQueuesWithOtherNumbersChange: the operator writes a queue again if its numbers, fault or children differ
-// from the last tree. A queue is held or not, which is one of the numbers. The operator also writes the queues below
-// one whose parent, limits or stop policy differ. When queues become a tree, or flat again, all change. Below tenant,
-// which deserves 16, are web with 8 and lab with 8. Chat and search are below web, with 4 each. Other is beside tenant.
+// TestOnlyQueuesWithOtherNumbersChange: the operator writes a queue again if its numbers, fault or children
+// differ from the last tree. A queue is held or not, which is one of the numbers. The operator also writes
+// the queues below one whose parent, limits or stop policy differ. When queues become a tree, or flat again,
+// all change. Below tenant, which deserves 16, are web with 8 and lab with 8. Chat and search are below web,
+// with 4 each. Other is beside tenant.
 func TestOnlyQueuesWithOtherNumbersChange(t *testing.T) {
 	before := treeOf(newTenantTree())
 

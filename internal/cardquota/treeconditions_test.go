@@ -18,11 +18,12 @@ import (
 	"cardquota.dev/operator/internal/waiting"
 )
 
-// TestHierarchyValidSaysWhatIsWrongInTheTree: condition HierarchyValid says where a CardQuota is in the tree. It is
-// False if the path to the top level is broken, or if a parent has work of its own. It is also False if a number is
-// not in force: it is larger than that of the parent, or the children have more together (Scaled). The tree is tenant (quota 16, deserved 16, guarantee 8) > web (12, 8, 4)
-// > chat (8, 4, 4) and search (8, 4, none). Beside them are tenant > lab and other (4, 4, none). Each row changes the
-// tree and asks for the CardQuota in name.
+// TestHierarchyValidSaysWhatIsWrongInTheTree: condition HierarchyValid says where a CardQuota is in the tree.
+// It is False if the path to the top level is broken, or if a parent has work of its own. It is also False if
+// a number is not in force: it is larger than that of the parent, or the children have more together
+// (Scaled). The tree is tenant (quota 16, deserved 16, guarantee 8) > web (12, 8, 4) > chat (8, 4, 4) and
+// search (8, 4, none). Beside them are tenant > lab and other (4, 4, none). Each row changes the tree and
+// asks for the CardQuota in name.
 func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 	// set replaces the numbers of one CardQuota.
 	set := func(name string, quota, deserved, guarantee int64) treeChange {
@@ -223,8 +224,8 @@ func TestStatusOfLeavesAndParents(t *testing.T) {
 		"InventorySatisfied"))
 }
 
-// TestStatusOfFlatQueuesSaysNothingOfATree: while queues are flat, a parent grants nothing. The status of a leaf has no
-// deserved cards, and loses condition HierarchyValid of the time in the tree.
+// TestStatusOfFlatQueuesSaysNothingOfATree: while queues are flat, a parent grants nothing. The status of a
+// leaf has no deserved cards, and loses condition HierarchyValid of the time in the tree.
 func TestStatusOfFlatQueuesSaysNothingOfATree(t *testing.T) {
 	all := newTenantTree()
 	all["chat"].Status = statusOf(all, "chat", treeOf(all))
@@ -374,9 +375,10 @@ func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestAQueueWaitsForItsChildren: Volcano refuses to delete a queue that has child queues, or to give it less than
-// they have. So a parent's Queue keeps what it has (KeepsQueue) until its child queues are gone. That is so when queues
-// become flat, which means that all are at the top level, and when the parent's CardQuota is deleted.
+// TestAQueueWaitsForItsChildren: Volcano refuses to delete a queue that has child queues, or to give it less
+// than they have. So a parent's Queue keeps what it has (KeepsQueue) until its child queues are gone. That is
+// so when queues become flat, which means that all are at the top level, and when the parent's CardQuota is
+// deleted.
 func TestAQueueWaitsForItsChildren(t *testing.T) {
 	web := newTreeQuota("web", "tenant", 8, 4, 2)
 	children := []*v1beta1.Queue{

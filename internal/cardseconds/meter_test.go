@@ -306,10 +306,10 @@ func TestTenThousandQueuesHaveRoom(t *testing.T) {
 	check.Equal(t, "sums without room", 0, meter.Place())
 }
 
-// TestAFullPartKeepsRoomForItsRows: sums get their part (a ConfigMap, which takes 1 MiB) while their numbers are small.
-// 4,000 queues are more than one part takes. Then their numbers grow from 1 to a million cards, while a month begins and
-// the one before is not closed. The largest part stays below 1 MiB with 16 KiB for its metadata. It is more than half
-// full, so that the parts are not kept too small.
+// TestAFullPartKeepsRoomForItsRows: sums get their part (a ConfigMap, which takes 1 MiB) while their numbers
+// are small. 4,000 queues are more than one part takes. Then their numbers grow from 1 to a million cards,
+// while a month begins and the one before is not closed. The largest part stays below 1 MiB with 16 KiB for
+// its metadata. It is more than half full, so that the parts are not kept too small.
 func TestAFullPartKeepsRoomForItsRows(t *testing.T) {
 	few := map[Series]card.Count{}
 	many := map[Series]card.Count{}

@@ -162,10 +162,11 @@ func TestAPlannedParentMayFollowItsChild(t *testing.T) {
 	}
 }
 
-// TestPlansAreNotRefusedForWhatIsUnknown: if the user may not read the CardQuotas, the policy or the inventory, doctor does
-// not know all by which the operator decides. So it calls no CardQuota of a file refused. CardQuota team denies
-// over-allocation, which only the inventory shows. In the first two rows the file also has a CardQuota without service
-// type, which only a parent in a tree may have, and a child of a parent that is not in the file.
+// TestPlansAreNotRefusedForWhatIsUnknown: if the user may not read the CardQuotas, the policy or the
+// inventory, doctor does not know all by which the operator decides. So it calls no CardQuota of a file
+// refused. CardQuota team denies over-allocation, which only the inventory shows. In the first two rows the
+// file also has a CardQuota without service type, which only a parent in a tree may have, and a child of a
+// parent that is not in the file.
 func TestPlansAreNotRefusedForWhatIsUnknown(t *testing.T) {
 	denied := builder.CardQuota("team").Card("NVIDIA-H200", 1).Resources("64", "1Ti").Obj()
 	denied.Spec.OverAllocation = v1alpha1.OverAllocationDeny

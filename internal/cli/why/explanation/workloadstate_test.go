@@ -208,10 +208,11 @@ func TestAdviceOnAGangFollowsItsController(t *testing.T) {
 	}
 }
 
-// TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old pods use. With
-// maxSurge 1 and maxUnavailable 0 the Deployment ends no old pod before a new one is ready, so it waits for ever. The
-// advice is a command that lets the Deployment end an old pod first. The rollout has 2 old pods (OldPods). Unless the row
-// says otherwise, both use cards that the new pods request (CardPods), 2 in all (OldCards).
+// TestARolloutMayWaitForItsOwnOldPods: a Deployment rolls out, and its new pods wait for cards that its old
+// pods use. With maxSurge 1 and maxUnavailable 0 the Deployment ends no old pod before a new one is ready, so
+// it waits for ever. The advice is a command that lets the Deployment end an old pod first. The rollout has 2
+// old pods (OldPods). Unless the row says otherwise, both use cards that the new pods request (CardPods), 2
+// in all (OldCards).
 func TestARolloutMayWaitForItsOwnOldPods(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		rollout Rollout
