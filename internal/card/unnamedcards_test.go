@@ -37,10 +37,11 @@ func TestUnnamedCardsListNodesWithoutAName(t *testing.T) {
 	check.Equal(t, "unnamed Ascend cards", 0, len(tracker.Inventory().UnnamedCardsFor(ascend)))
 }
 
-// TestOtherDevicesAreNoChange: node a gets a network device, and a device that is no card on any node: the inventory
-// stays the same. Then node b names vendor.example/novel as its card. So the same device of node a is an unnamed
-// card, and the message says which label is missing. When the device is removed, that is a change.
-func TestOtherDevicesAreNoChange(t *testing.T) {
+// TestADeviceIsAnUnnamedCardOnceAnotherNodeNamesIt: node a gets a network device, and a device that is no card on any
+// node: the inventory stays the same. Then node b names vendor.example/novel as its card. So the same device of node a
+// is an unnamed card. Node a gets the label of the product only, and the message names the label of the memory, which
+// is missing. When the device is removed, that is a change.
+func TestADeviceIsAnUnnamedCardOnceAnotherNodeNamesIt(t *testing.T) {
 	const (
 		eightH200 = h200 + "nvidia.com/gpu:8 "
 		novel     = "vendor.example/novel"

@@ -313,10 +313,12 @@ func TestReadyNamesTheStopPolicyThatHolds(t *testing.T) {
 }
 
 // TestQueueSyncedSaysWhatDoesNotCount: condition QueueSynced is True once the Queue carries the quota. Its message
-// says what does not count: fields of a tree while queues are flat, or a parent that another manager keeps. A
-// priority beyond the band of its service type is cut, and the message says so. The condition is False while the
-// Queue waits for the Queue of its parent.
+// says what does not count: fields of a tree while queues are flat, or a parent that another manager keeps.
+// spec.priority is added to the priority of the service type, here 100 for training. If the sum reaches the next service
+// type, inference at 150, it is cut, and the message says so. The condition is False while the Queue waits for the
+// Queue of its parent.
 func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
+	// A stopPolicy counts in flat queues, too.
 	withTreeFields := newTreeQuota("team", "tenant", unset, 4, 2, withStopPolicy("Hold"), func(q *v1alpha1.CardQuota) {
 		q.Spec.Resources = &v1alpha1.Resources{Deserved: &v1alpha1.ResourceAmounts{CPU: ptr(resource.MustParse("8"))}}
 	})
@@ -332,7 +334,7 @@ func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 			write: QueueWrite{},
 			want:  "True/Synced: queue team carries this quota",
 		},
-		"flat queues: parent, deserved and guarantee do not count": {
+		"flat queues: parent, guarantee and what cards and resources deserve do not count": {
 			quota: withTreeFields,
 			write: QueueWrite{IsFlat: true},
 			want: "True/TreeFieldsUnused: queue team carries this quota, but while the ServiceTypePolicy does not say " +
@@ -358,7 +360,7 @@ func TestQueueSyncedSaysWhatDoesNotCount(t *testing.T) {
 				"alone instead of becoming web: change spec.parent here, or let kubectl-edit give the field up; until then the " +
 				"scheduler enforces the tree of the Queues, and the status shows that of the CardQuotas",
 		},
-		"priority 60 is beyond the band of 50 up to the next service type": {
+		"priority 60 makes 160, which belongs to inference": {
 			quota: withTreeFields,
 			write: QueueWrite{CutPriority: band.Check(60).Error()},
 			want:  "True/PriorityCut: queue team carries this quota, but its priority is the nearest one of its service type: " + band.Check(60).Error(),

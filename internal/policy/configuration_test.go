@@ -117,8 +117,9 @@ func TestReclaimNamesTheActionOfTheScheduler(t *testing.T) {
 // TestConfigurationIsRenderedFromItsBase: the operator renders the scheduler's configuration from a base, a ConfigMap
 // with Volcano's configuration, and the policy. Condition ConfigSynced says from what, and what of the base was
 // replaced. If the base is missing or invalid, nothing is rendered, and what was rendered last stays. Only if there
-// never was a base, Volcano's built-in default takes its place. What was rendered last shows that: it was rendered
-// from the default, or has the hash of the default. "x" is another hash.
+// never was a base, Volcano's built-in default takes its place. Then the annotation of the scheduler's ConfigMap says
+// that it was rendered from the default. Without the annotation the hash of the last text decides, which the status of
+// the policy keeps: there is none, or it is that of the default. "x" is another hash.
 func TestConfigurationIsRenderedFromItsBase(t *testing.T) {
 	const (
 		from     = "ConfigMap volcano-system/scheduler, key conf"
@@ -129,7 +130,8 @@ func TestConfigurationIsRenderedFromItsBase(t *testing.T) {
 	withProportion := strings.Replace(plainBase, "- name: gang", "- name: gang\n  - name: proportion", 1)
 	for t, tc := range check.Cases(t, map[string]struct {
 		base          *corev1.ConfigMap
-		from, hash    string // of what was rendered last, "-" and "" for nothing
+		from          string // the annotation of the scheduler's ConfigMap, "-" without that ConfigMap
+		hash          string // of the text that was rendered last, "" for none
 		wantCondition string // how it begins
 		isRendered    bool
 	}{

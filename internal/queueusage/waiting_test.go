@@ -197,8 +197,8 @@ func TestGangIncompleteComesLast(t *testing.T) {
 
 // TestOnlyCardsWithQuotaLeftHelp: a pod requests 4 of H200 or H800. 2 H200 are free on each of two nodes, so they are
 // fragmented, and no H800 is free. Free cards and holders of a card matter only if queue q, and queue top above it,
-// have quota for 4 more. If neither card has enough quota left, both matter. A queue without a CardQuota has no
-// limit. Pods of queue r use 6 H200, of s 7 H800, and of q 1 H800.
+// have quota for 4 more. If neither card has enough quota left, both matter: then the reason is the quota, not the nodes.
+// A queue without a CardQuota has no limit. Workload r of queue r uses 6 H200, s of queue s 7 H800, and q of q 1 H800.
 func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	const full = "0/4 nodes are unavailable: 2 Insufficient nvidia.com/gpu, 2 node(s) have another card than <NVIDIA-H200|NVIDIA-H800>."
 	h200 := card.Name("NVIDIA-H200")
@@ -214,8 +214,8 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 	running := pods{podOf("a", "r").GPUs(6).Running("h200"), podOf("b", "s").GPUs(7).Running("h800"), podOf("c", "q").GPUs(1).Running("h800")}
 
 	const (
-		byH200 = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q" // both cards matter
-		byH800 = "q NVIDIA-H200|NVIDIA-H800 4 NoFreeCard: 7 s of s, 1 q of q"           // only H800 matters
+		bothMatter      = "q NVIDIA-H200|NVIDIA-H800 4 Fragmented: 7 s of s, 6 r of r, 1 q of q"
+		onlyH800Matters = "q NVIDIA-H200|NVIDIA-H800 4 NoFreeCard: 7 s of s, 1 q of q"
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -226,27 +226,27 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 		"q has quota of both": {
 			quotas: map[string]card.Quota{"q": {h200: 4, h800: 8}},
 			card:   "NVIDIA-H200|NVIDIA-H800",
-			want:   byH200,
+			want:   bothMatter,
 		},
 		"q has quota of H800 only": {
 			quotas: map[string]card.Quota{"q": {h800: 8}},
 			card:   "NVIDIA-H200|NVIDIA-H800",
-			want:   byH800,
+			want:   onlyH800Matters,
 		},
 		"q has quota of 3 H200, too few": {
 			quotas: map[string]card.Quota{"q": {h200: 3, h800: 8}},
 			card:   "NVIDIA-H200|NVIDIA-H800",
-			want:   byH800,
+			want:   onlyH800Matters,
 		},
 		"q has quota of 3 H200, and 4 H800 of which it uses 1: of none is enough left, so both are named": {
 			quotas: map[string]card.Quota{"q": {h200: 3, h800: 4}},
 			card:   "NVIDIA-H200|NVIDIA-H800",
-			want:   byH200,
+			want:   bothMatter,
 		},
 		"q has no CardQuota": {
 			quotas: map[string]card.Quota{"r": {h800: 8}},
 			card:   "NVIDIA-H200|NVIDIA-H800",
-			want:   byH200,
+			want:   bothMatter,
 		},
 		"the pod names no card, and q has quota of H800 only": {
 			quotas: map[string]card.Quota{"q": {h800: 8}},
@@ -255,12 +255,12 @@ func TestOnlyCardsWithQuotaLeftHelp(t *testing.T) {
 		"the queue above has 8 H200, of which q and r use 6": {
 			quotas: map[string]card.Quota{"q": {h200: 8, h800: 8}, "top": {h200: 8, h800: 16}},
 			card:   "NVIDIA-H200|NVIDIA-H800",
-			want:   byH800,
+			want:   onlyH800Matters,
 		},
 		"the queue above has 10 H200, of which q and r use 6": {
 			quotas: map[string]card.Quota{"q": {h200: 8, h800: 8}, "top": {h200: 10, h800: 16}},
 			card:   "NVIDIA-H200|NVIDIA-H800",
-			want:   byH200,
+			want:   bothMatter,
 		},
 	}) {
 		inventory := map[string]card.Node{}

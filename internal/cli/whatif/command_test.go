@@ -34,10 +34,10 @@ var plugin = kubectl.Plugin{Commands: []program.Command{NewCommand}, Scheduler: 
 var execute = plugin.Execute
 
 // TestWhatIfAnswersFromASimulation: whatif runs the scheduler on a snapshot of the cluster. Two nodes have 8 H200
-// each, and job train of training uses the 8 of h200-0. testdata/serve.yaml is a Volcano job of queue chat, of
-// inference: a gang of 3 pods of 4 H200 each. The golden file of each row has what would happen if it were created,
-// with another quota, with one more node, or if node h200-0 were drained. If the gang would wait, the exit code says
-// so.
+// each. Job train of queue research, whose service type is training, uses the 8 of h200-0. testdata/serve.yaml is a
+// Volcano job of queue chat, whose service type is inference: a gang of 3 pods of 4 H200 each. The golden file of each
+// row has what would happen if it were created, with another quota, with one more node, or if node h200-0 were drained.
+// If the gang would wait, the exit code says so.
 func TestWhatIfAnswersFromASimulation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		command  string
@@ -47,9 +47,10 @@ func TestWhatIfAnswersFromASimulation(t *testing.T) {
 		"waits":     {"whatif -n lab -f testdata/serve.yaml --quota chat:NVIDIA-H200=4", program.ExitWaits}, // 12 cards requested of a quota of 4
 		"nodes":     {"whatif -n lab -f testdata/serve.yaml --add-nodes 1:NVIDIA-H200", program.ExitOK},     // 8 + 8 cards are free
 		"drain":     {"whatif -n lab --drain h200-0", program.ExitOK},                                       // job train moves to h200-1
-		// 12 cards are requested, and the only other node has 8. The drained pods of research have no quota any more.
+		// 12 cards are requested, and the only other node has 8, so the gang waits. Queue research has no quota any more, so
+		// the drained pods of train find no place.
 		"quota": {"whatif -n lab -f testdata/serve.yaml --drain h200-0 --quota research-quota:NVIDIA-H200=0", program.ExitWaits},
-		"yaml":  {"whatif -n lab -f testdata/serve.yaml -o yaml", program.ExitOK},
+		"yaml":  {"whatif -n lab -f testdata/serve.yaml -o yaml", program.ExitOK}, // as row displaces, in another format
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, kubectl.TwoNodesWithTraining(), kubectl.MayReadAll, tc.command).Exits(tc.wantCode)

@@ -93,17 +93,18 @@ var chatNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"team"
 // TestViewsFollowTheSelector: each namespace that the selector team=chat of CardQuota chat selects has a view
 // (LocalCardQuota). It shows how many of the 3 blocked workloads are in that namespace, and how many elsewhere.
 // Then b leaves the team, c joins it, and nothing is blocked. In the end the CardQuota is deleted. A view such
-// as "a/chat chat 1+2" is that of queue chat in namespace a: 1 workload is blocked there, and 2 elsewhere.
+// as "a/chat chat 1+2" is that of queue chat in namespace a: 1 workload is blocked there, and 2 elsewhere. A new count is
+// no event, so after a write of a view the controller looks again after a minute.
 func TestViewsFollowTheSelector(t *testing.T) {
 	f := newFixture(t, writtenAtOnce, chatQuota(chatNamespaces), builder.Namespace("a", "team", "chat"), builder.Namespace("b", "team", "chat"), builder.Namespace("c"))
 	f.reconciler.usage = counted{"chat": {Summary: waiting.Summary{BlockedTotal: 3, Local: map[string]waiting.Entries{"a": {Total: 1}}}}}
-	check.Equal(t, "delay while the status of the CardQuota lacks this count", time.Minute, f.reconcileTimes(2)) // creates the views, and writes them
+	check.Equal(t, "delay after the views were written", time.Minute, f.reconcileTimes(2)) // creates the views, and writes them
 	check.Equal(t, "views of a and b", []string{"a/chat chat 1+2", "b/chat chat 0+3"}, f.views())
 
 	check.NoError(t, f.Update(f.Context(), builder.Namespace("b", "team", "search")))
 	check.NoError(t, f.Update(f.Context(), builder.Namespace("c", "team", "chat")))
 	f.reconciler.usage = counted{}
-	check.Equal(t, "delay when nothing is blocked", time.Duration(0), f.reconcileTimes(3)) // the last one changes nothing
+	check.Equal(t, "delay when nothing was written", time.Duration(0), f.reconcileTimes(3)) // the last one changes nothing
 	check.Equal(t, "views of a and c", []string{"a/chat chat 0+0", "c/chat chat 0+0"}, f.views())
 
 	check.NoError(t, f.Delete(f.Context(), chatQuota(nil)))

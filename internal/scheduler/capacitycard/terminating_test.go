@@ -134,9 +134,9 @@ func TestRepeatedDeletionUsesAtMostTwiceTheQuota(t *testing.T) {
 		queue q quota={"A":2}
 		job j queue=q min=1`)
 	for round := range 8 {
-		created := s.PodsOf(fmt.Sprintf("job j%d queue=q min=1 pending=2", round), annotate("scheduling.k8s.io/group-name", "j"))
+		created := s.PodsOf(fmt.Sprintf("job j%d queue=q min=1 pending=2", round), annotate("scheduling.k8s.io/group-name", "j")) // in PodGroup j
 		s.Pods = append(s.Pods, created...)
-		s.Cache = nil
+		s.Cache = nil // the next session starts with a new cache of all pods
 		s.enqueueAndAllocate()
 
 		cardsInUse := 0
@@ -148,7 +148,7 @@ func TestRepeatedDeletionUsesAtMostTwiceTheQuota(t *testing.T) {
 			if p.Spec.NodeName != "" {
 				cardsInUse++
 				deleted(p)
-				p.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)}
+				p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} // its grace period is over, and it still runs
 			}
 		}
 

@@ -132,12 +132,12 @@ func (g *drawnTree) findRefusal(job *api.JobInfo, pods queuetree.Pods) string {
 // TestPodsOfRandomTreesAreWithinEachLimit draws trees of queues with jobs, whose pods request one card each, and one
 // node. A session places the pods. Package queuetree then sums the cards of each queue and all queues below it, naively.
 //
-// (1) The placed pods use at most the cards of the node, and in each queue at most its quota. In that quota stays free
-// what queues below are guaranteed and do not use. Protected pods, which may not be evicted, use at most what the queue
-// deserves.
+// (1) No limit is exceeded. The placed pods use at most the cards of the node, and in each queue at most its quota. Each
+// quota has room for the unused guarantees of the queues below. Protected pods, which may not be evicted, use at most
+// what the queue deserves.
 //
-// (2) Of each job that has waiting pods, one more pod would use more than (1) allows. Or it would take a card, of the
-// node or of a quota, that other queues are guaranteed.
+// (2) No pod waits without a reason. One more pod of a waiting job would exceed a limit of (1), or it would take a card
+// of the node that another queue is guaranteed.
 func TestPodsOfRandomTreesAreWithinEachLimit(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
 		g := drawTree(rt)

@@ -100,16 +100,17 @@ func TestSearchTriesMoreSetsInTrees(t *testing.T) {
 	check.Equal(t, "loss", optimum, got.Plan.Loss)
 }
 
-// TestNeighborhoodBeginsWithSharedNodes: to improve a plan, the search exchanges a victim for its neighborhood, a
-// bounded list of pods. Job 0 is the victim, on node 0. Job 1 also runs there, with a second pod on node 1, where job
-// 2 runs. The pods of these jobs, four in all, come first, although 60 further jobs on other nodes lose less.
+// TestNeighborhoodBeginsWithSharedNodes: to improve a plan, the search decides again which pods of a bounded list around
+// a victim are victims, its neighborhood. First come the victim and what shares a node with it, also through another job:
+// only these free room at the same place. Job 0 is the victim, on node 0. Job 1 also runs there, with a second pod on
+// node 1, where job 2 runs. These four pods come first, although 60 further jobs on other nodes lose less.
 func TestNeighborhoodBeginsWithSharedNodes(t *testing.T) {
 	jobs := []Job{elasticJob(1, podOn(0, 100)), elasticJob(2, podOn(0, 900), podOn(1, 900)), elasticJob(1, podOn(1, 900))}
 
 	for i := range 60 {
 		jobs = append(jobs, elasticJob(1, podOn(2+i, 1)))
 	}
-	p := fullProblem(62, 1, 1, jobs...)
+	p := fullProblem(62, 1, 1, jobs...) // 62 nodes; one pod waits for one card
 	m := newModel(p)
 	m.addJobs(p)
 	s := m.initialState()
