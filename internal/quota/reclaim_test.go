@@ -103,23 +103,23 @@ func TestMayUseGrowsWithWhatIsReleased(t *testing.T) {
 			return
 		}
 
-		before := h.mayUseByLeaf()
+		mayUse := h.mayUseByLeaf()
 		h.ledger.Release(victim)
-		for queue, all := range before {
+		for queue, levelsByName := range mayUse {
 			level := h.naive.naiveLevel(queue, p.queue)          // the first one that contains the pod's queue
 			if slices.Contains(h.naive.pathOf(p.queue), queue) { // the pod is the queue's own, or of its deleted child
 				level = 0
 			}
 
-			for name, m := range all {
+			for name, before := range levelsByName {
 				after := h.ledger.MayUseByLevel(queue, name)
-				for i := range m {
+				for i := range before {
 					released := int64(0)
 					if i >= level {
 						released = p.amounts[name]
 					}
-					grown := after[i].Quota - m[i].Quota
-					check.Must(t, m[i].Quota == Unlimited || grown <= released, "%s may use %d more %s at level %d of %+v, and %s of %s released %d", queue, grown, name, i, m, victim, p.queue, released)
+					grown := after[i].Quota - before[i].Quota
+					check.Must(t, before[i].Quota == Unlimited || grown <= released, "%s may use %d more %s at level %d of %+v, and %s of %s released %d", queue, grown, name, i, before, victim, p.queue, released)
 				}
 			}
 		}
@@ -313,11 +313,11 @@ func (e *enqueueTest) withUsableNames(leaf string, request JobRequest) JobReques
 // TestEnqueueInATreeMatchesEachLevel: enqueue is Volcano's step that lets a job create its pods. CheckEnqueue accepts a
 // job exactly if it fits beside what is used and reserved, as computed by brute force for each level. Trees, pods,
 // reservations, the job and the over-commit factor are random.
-// (1) The job must fit the quota of its queue (isWithinQuota).
-// (2) It must also fit the quota of each ancestor and root, less what others are guaranteed there. This does not count
-// if its queue deserves the job (isEntitled): then cards are reclaimed for it.
-// (3) A job from which others cannot reclaim must also fit what each level deserves, beside running ones of that kind.
-// (4) An alternative for which some level has no quota does not count (withUsableNames).
+// (1) An alternative for which some level has no quota does not count (withUsableNames).
+// (2) The job must fit the quota of its queue (isWithinQuota).
+// (3) It must also fit the quota of each ancestor and root, less what others are guaranteed there. If its queue deserves
+// the job (isEntitled), ancestors and root do not matter: then cards are reclaimed for it.
+// (4) A job from which others cannot reclaim must also fit what each level deserves, beside running jobs of that kind.
 func TestEnqueueInATreeMatchesEachLevel(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		e := drawEnqueue(t)

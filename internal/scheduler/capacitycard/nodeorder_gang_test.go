@@ -99,6 +99,7 @@ func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 			job j queue=q min=1 pending=1`).requestCPU("a", "40")
 	}
 
+	// n1 has less free CPU, so plugin capacity prefers n2 too.
 	tasksApart := fleet(`node n1,n2 model=A
 		job a queue=q min=1 running=n1 cards=0
 		job b queue=q min=1 running=n2*2
@@ -142,7 +143,7 @@ func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 			args:        map[string]framework.Arguments{"task-topology": {"task-topology.weight": 20}},
 			want:        "j-0@n2 j-1@n1", wantShipped: "j-0@n2 j-1@n2",
 		},
-		"the queue requires node group n1 and only prefers n2, which leaves packing a fifth: n1": {
+		"node group n1, which the queue requires, scores higher than n2, which it only prefers; packing counts a fifth: n1": {
 			scene:       groups,
 			morePlugins: []string{"nodegroup"},
 			want:        "j-0@n1", wantShipped: "j-0@n2",

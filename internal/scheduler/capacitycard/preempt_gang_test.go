@@ -60,7 +60,7 @@ func TestPreemptEvictsOnlyElasticPodsOrWholeGangs(t *testing.T) {
 				job high queue=q min=1 pending=1 priorityClass=high cards=4`,
 			wantEvicted: "low:4", wantPipelined: 1,
 		},
-		"quota for two A is missing, no node has B, and only one pod is elastic: the whole job of three is evicted": {
+		"quota for two A is missing, k leaves no place on b, no node has B, and only one pod is elastic: the whole job of three is evicted": {
 			scene: `queue q quota={"A":3,"B":4} cpu=1000
 				queue r quota={"A":8}
 				job k queue=r min=1 running=b*7

@@ -21,7 +21,7 @@ func TestWeightsDivideCardsAmongFlatQueues(t *testing.T) {
 			jobs: `job x queue=x min=1 running=a*2; job y queue=y min=1 running=a
 				job j queue=x min=1 pending=9; job k queue=y min=1 pending=9`, wantOfX: "a:1", wantOfY: "a:5",
 		},
-		"weights 1 and 2, quotas 16 and 8: the parts of the quotas count, 5 of 16 and 4 of 8": {
+		"weights 1 and 2, quotas 16 and 8: a card counts 1/16 for x and 1/8 ÷ 2 for y, so 5 and 4 cards": {
 			queues: `queue x quota={"A":16}; queue y quota={"A":8} weight=2`,
 			jobs:   "job j queue=x min=1 pending=8; job k queue=y min=1 pending=8", wantOfX: "a:5", wantOfY: "a:4",
 		},
