@@ -54,6 +54,38 @@ func newRequest(count card.Count, names ...card.Name) Request {
 	return Request{Names: names, Named: names, Count: count}
 }
 
+// What the scheduler states about a pod that no node takes, or that it has not tried yet.
+var (
+	notTried           = StatedReason{}
+	lacksCards         = StatedReason{RefusedByNodes: true}
+	refusedOtherwise   = StatedReason{RefusedByNodes: true, RefusedOtherwise: true} // some nodes for a taint or CPU
+	otherPodLacksCards = StatedReason{RefusedByNodes: true, RepeatsOther: true}     // another pod of the gang
+)
+
+// lacksQuotaOf is stated where nodes refuse a pod because the queue has no quota of their card.
+func lacksQuotaOf(name card.Name, reason v1alpha1.BlockedReason) StatedReason {
+	return StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{*refusalFor(reason, name)}}
+}
+
+// requestOfJob is that of a job without pods, for H200 in all.
+func requestOfJob(count card.Count) Request {
+	return Request{Names: []card.Name{h200}, Count: count, IsJob: true}
+}
+
+// reasonCase is a request with what the scheduler states about it, and the wanted reason why it waits.
+type reasonCase struct {
+	stated  StatedReason
+	request Request
+	fleet   func() *Fleet
+	want    v1alpha1.BlockedReason
+}
+
+func checkReasons(t *testing.T, cases map[string]reasonCase) {
+	for t, tc := range check.Cases(t, cases) {
+		check.Equal(t, "reason", tc.want, ReasonFor(&tc.stated, &tc.request, tc.fleet))
+	}
+}
+
 // TestTheSchedulersReasonIsShownBeforeAnyCount: what the scheduler states about a pod decides why it waits.
 // The cards of nodes matter only where they make the reason more precise. For example, a card without quota
 // may be one that no node has, thus a wrong name. The scheduler repeats a refusal for all pods of a gang. A
@@ -67,12 +99,7 @@ func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 		return StatedReason{Refusal: refusalFor(reason, cards...)}
 	}
 
-	for t, tc := range check.Cases(t, map[string]struct {
-		stated  StatedReason
-		request Request
-		fleet   func() *Fleet
-		want    v1alpha1.BlockedReason
-	}{
+	checkReasons(t, map[string]reasonCase{
 		"the quota is used up": {refusedFor("QuotaExhausted"), newRequest(1, h200), nil, "QuotaExhausted"},
 		"the queue has no quota of a card that a node has": {
 			refusedFor("NoQuota"), newRequest(1, h200), freeH200(0), "NoQuota",
@@ -102,47 +129,24 @@ func TestTheSchedulersReasonIsShownBeforeAnyCount(t *testing.T) {
 		"a place is found, and other pods of the gang have none": {StatedReason{Node: "h200-0"}, newRequest(1, h200), nil, "GangIncomplete"},
 		"pods of the gang do not exist":                          {StatedReason{LacksPods: true}, newRequest(1, h200), nil, "GangIncomplete"},
 		"a place is free once pods have terminated":              {StatedReason{AwaitsRelease: true}, newRequest(1, h200), nil, "CardsTerminating"},
-	}) {
-		check.Equal(t, "reason", tc.want, ReasonFor(&tc.stated, &tc.request, tc.fleet))
-	}
+	})
 }
 
 // TestFreeCardsOfNodesDecideWhyAPodWaits: the scheduler states that no node takes a pod, for cards
 // (Insufficient nvidia.com/gpu) or otherwise (a taint, CPU). Or it has not tried the pod yet. The free cards
 // of the nodes then say what is missing. UnknownCard: no node has the card. NoFreeCard: too few are free in
-// all. Fragmented: enough are free, but not on one node. The other reasons are those of a pod for which a
-// node has enough. NodesUnsuitable: nodes refuse it for something else. GangIncomplete: they refuse another
-// pod of its gang (RepeatsOther) for cards. Other: the scheduler has not tried it yet. If nodes have refused
-// the pod for cards, the reason is NoFreeCard until the next try. The scheduler tries a cordoned node too,
-// but the cards of such a node do not count as free.
+// all. Fragmented: enough are free, but not on one node. A job without pods may use many nodes.
+//
+// The other reasons are those of a pod for which a node has enough. NodesUnsuitable: nodes refuse it for
+// something else. GangIncomplete: they refuse another pod of its gang for cards. Other: the scheduler has not
+// tried it yet. If nodes have refused the pod for cards, the reason is NoFreeCard until the next try. The
+// scheduler tries a cordoned node too, but the cards of such a node do not count as free.
 //
 // "1 + 2 free" is 1 on node h200-0 and 2 on node h200-1.
 func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
-	notTried := StatedReason{}
-	lacksCards := StatedReason{RefusedByNodes: true}
-	refusedOtherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
-	otherPodLacksCards := StatedReason{RefusedByNodes: true, RepeatsOther: true}
-	lacksQuotaOf := func(reason v1alpha1.BlockedReason, name card.Name) StatedReason {
-		return StatedReason{RefusedByNodes: true, NodeRefusals: []workload.Refusal{*refusalFor(reason, name)}}
-	}
-
 	isCordoned := newFleet(nil, newNode("a", h200, cordoned))
-	mostFree := map[card.Name]card.Count{h200: 4, h800: 1}
-	hidden := func() *Fleet {
-		return NewHiddenFleet(newFleet(nil, newNode("a", h200), newNode("b", h800))().inventory, func(name card.Name) card.Count { return mostFree[name] })
-	}
 
-	job := func(count card.Count) Request { return Request{Names: []card.Name{h200}, Count: count, IsJob: true} }
-	gangPod := func(count, othersTake card.Count) Request {
-		return Request{Names: []card.Name{h200}, Count: count, Taken: NewTaken(map[string]card.Count{"h200-0": othersTake})}
-	}
-
-	for t, tc := range check.Cases(t, map[string]struct {
-		stated  StatedReason
-		request Request
-		fleet   func() *Fleet
-		want    v1alpha1.BlockedReason
-	}{
+	checkReasons(t, map[string]reasonCase{
 		"no cards requested, and nodes refuse otherwise": {refusedOtherwise, newRequest(0), nil, "NodesUnsuitable"},
 		"no cards requested, not tried":                  {notTried, newRequest(0), nil, "Other"},
 		"no node has the card":                           {lacksCards, newRequest(1, "NVIDIA-H2000"), freeH200(8), "UnknownCard"},
@@ -173,38 +177,64 @@ func TestFreeCardsOfNodesDecideWhyAPodWaits(t *testing.T) {
 		"9 requested, two cordoned nodes have 8 each: neither enough nor free": {
 			refusedOtherwise, newRequest(9, h200), newFleet(nil, newNode("a", h200, cordoned), newNode("b", h200, cordoned)), "NoFreeCard",
 		},
+		"a job without pods requests 9, 4 + 4 free":                             {notTried, requestOfJob(9), freeH200(4, 4), "NoFreeCard"},
+		"a job without pods requests 8, 4 + 4 free, one node need not have all": {notTried, requestOfJob(8), freeH200(4, 4), "Other"},
+	})
+}
 
-		// A node refuses the pod because the queue has no quota of its card. Such a card does not count. If the pod has
-		// no other card, this refusal is the reason.
+// TestCardsWithoutQuotaDoNotCount: a node refuses a pod because the queue has no quota of its card, or an
+// ancestor has none left. Free cards of that name do not help the pod, so only its other cards count. If no
+// node has these, the refusal is the reason. freeH200(8) is a fleet of one node of H200, all of which are
+// free.
+func TestCardsWithoutQuotaDoNotCount(t *testing.T) {
+	checkReasons(t, map[string]reasonCase{
 		"no quota of the ancestor for the only card": {
-			lacksQuotaOf("AncestorQuotaExhausted", h200), newRequest(1, h200), freeH200(8), "AncestorQuotaExhausted",
+			lacksQuotaOf(h200, "AncestorQuotaExhausted"), newRequest(1, h200), freeH200(8), "AncestorQuotaExhausted",
 		},
 		"no quota for H800, and all H200 are used: only H200 counts": {
-			lacksQuotaOf("NoQuota", h800), newRequest(1, h200, h800),
+			lacksQuotaOf(h800, "NoQuota"), newRequest(1, h200, h800),
 			newFleet(map[NodeCard]card.Count{{"a", h200}: 8}, newNode("a", h200), newNode("b", h800)), "NoFreeCard",
 		},
 		"no quota of the ancestor for H200, and no node has H800": {
-			lacksQuotaOf("AncestorQuotaExhausted", h200), newRequest(1, h200, h800), freeH200(8), "AncestorQuotaExhausted",
+			lacksQuotaOf(h200, "AncestorQuotaExhausted"), newRequest(1, h200, h800), freeH200(8), "AncestorQuotaExhausted",
 		},
+	})
+}
 
-		// The other pods of the gang take their cards from h200-0.
+// TestCardsThatTheGangTakesAreNotFree: a gang runs only as a whole. So cards that its other pods take are not
+// free for this pod; they are all on node h200-0. "6 + 1 free" is 6 on node h200-0 and 1 on node h200-1,
+// before the gang takes any.
+func TestCardsThatTheGangTakesAreNotFree(t *testing.T) {
+	gangPod := func(count, othersTake card.Count) Request {
+		return Request{Names: []card.Name{h200}, Count: count, Taken: NewTaken(map[string]card.Count{"h200-0": othersTake})}
+	}
+
+	checkReasons(t, map[string]reasonCase{
 		"2 requested, 6 + 1 free, the gang takes 6: 0 + 1 left":                    {lacksCards, gangPod(2, 6), freeH200(6, 1), "NoFreeCard"},
 		"2 requested, 6 + 1 free, the gang takes 5: 1 + 1 left":                    {lacksCards, gangPod(2, 5), freeH200(6, 1), "Fragmented"},
 		"2 requested, 6 + 2 free, the gang takes 6: 0 + 2 left, refused otherwise": {refusedOtherwise, gangPod(2, 6), freeH200(6, 2), "NodesUnsuitable"},
-		"a job without pods requests 9, 4 + 4 free":                                {notTried, job(9), freeH200(4, 4), "NoFreeCard"},
-		"a job without pods requests 8, 4 + 4 free, one node need not have all":    {notTried, job(8), freeH200(4, 4), "Other"},
+	})
+}
 
-		// The user may not read nodes. By the CardInventory 4 H200 and 1 H800 may be free at most.
+// TestHiddenNodesLeaveOnlyWhatTheInventorySays: a user who may not read nodes sees only the CardInventory. By
+// that at most 4 H200 and 1 H800 are free in all. A request for more lacks cards (NoFreeCard). For any other
+// the reason is Other, because one node may have enough or not. A missing quota or an unknown card is known
+// without nodes.
+func TestHiddenNodesLeaveOnlyWhatTheInventorySays(t *testing.T) {
+	mostFree := map[card.Name]card.Count{h200: 4, h800: 1}
+	hidden := func() *Fleet {
+		return NewHiddenFleet(newFleet(nil, newNode("a", h200), newNode("b", h800))().inventory, func(name card.Name) card.Count { return mostFree[name] })
+	}
+
+	checkReasons(t, map[string]reasonCase{
 		"5 requested, nodes hidden":                                 {refusedOtherwise, newRequest(5, h200), hidden, "NoFreeCard"},
 		"4 requested, nodes hidden: they may be free on a node":     {refusedOtherwise, newRequest(4, h200), hidden, "Other"},
 		"4 H800 or H200 requested, nodes hidden":                    {refusedOtherwise, newRequest(4, h800, h200), hidden, "Other"},
-		"4 H800 or H200 requested, no quota for H200, nodes hidden": {lacksQuotaOf("NoQuota", h200), newRequest(4, h800, h200), hidden, "NoFreeCard"},
-		"no quota for the only card, nodes hidden":                  {lacksQuotaOf("NoQuota", h200), newRequest(4, h200), hidden, "NoQuota"},
+		"4 H800 or H200 requested, no quota for H200, nodes hidden": {lacksQuotaOf(h200, "NoQuota"), newRequest(4, h800, h200), hidden, "NoFreeCard"},
+		"no quota for the only card, nodes hidden":                  {lacksQuotaOf(h200, "NoQuota"), newRequest(4, h200), hidden, "NoQuota"},
 		"no node has the card, nodes hidden":                        {refusedOtherwise, newRequest(1, "NVIDIA-H2000"), hidden, "UnknownCard"},
-		"a job without pods requests 5, nodes hidden":               {notTried, job(5), hidden, "NoFreeCard"},
-	}) {
-		check.Equal(t, "reason", tc.want, ReasonFor(&tc.stated, &tc.request, tc.fleet))
-	}
+		"a job without pods requests 5, nodes hidden":               {notTried, requestOfJob(5), hidden, "NoFreeCard"},
+	})
 }
 
 // TestReasonsOfNodesAgreeWithASimpleCount: a pod requests cards of random nodes of 8 cards, of which other

@@ -63,8 +63,6 @@ func TestReasonsThatTheSchedulerStatesAreRead(t *testing.T) {
 	ofTotal.AllCards = 8
 	ofTotal.MinimumCards = 2
 
-	lacksCards := StatedReason{RefusedByNodes: true}
-	refusedOtherwise := StatedReason{RefusedByNodes: true, RefusedOtherwise: true}
 	lacksPods := StatedReason{LacksPods: true}
 
 	for t, tc := range check.Cases(t, map[string]struct {
