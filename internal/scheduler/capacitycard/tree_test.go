@@ -39,14 +39,15 @@ func chainOfQueues(levels int) string {
 	return text + "\n"
 }
 
-// TestPodsInATreeStartWithinEachLimit: in a tree of queues a pod counts in its queue and in every ancestor, and
-// starts if each has quota for it. A queue gets back what it deserves; what it uses beyond that is borrowed. What
-// a queue is guaranteed stays free while it does not use it. Pods from which no queue can reclaim never borrow. A
-// queue is at most 6 levels below root.
+// TestPodsInATreeStartWithinEachLimit: in a tree of queues a pod counts in its queue and in every ancestor,
+// and starts if each has quota for it. A queue gets back what it deserves; what it uses beyond that is
+// borrowed. What a queue is guaranteed stays free while it does not use it. Pods from which no queue can
+// reclaim never borrow. A queue is at most 6 levels below root.
 //
-// In rows with the constant tenant, queue t has a quota of four cards A and deserves all four. Below it are queues q
-// and r, which deserve two each and may use all four. Node a has 8 cards A. A queue or node that a row names again
-// replaces the first one. Each row checks the session that places pods, and that the next session leaves them there.
+// In rows with the constant tenant, queue t has a quota of four cards A, and deserves all four. It is
+// guaranteed two, so a row can guarantee them to its queues. Below it are queues q and r, which deserve two
+// each and may use all four. Node a has 8 cards A. A queue or node that a row names again replaces the first
+// one. Each row checks the session that places pods, and that the next session leaves them there.
 func TestPodsInATreeStartWithinEachLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene                  string
@@ -149,12 +150,12 @@ func TestPodsInATreeStartWithinEachLimit(t *testing.T) {
 			wantPlaced: "a:2", wantReason: "cannot borrow <A>",
 		},
 		"neither q nor its pods have a service type: q gets what it deserves, 2": {
-			scene: tenant + `queue q quota={"A":4} reclaimable=true parent=t deserved={"A":2}
+			scene: tenant + `queue q quota={"A":4} parent=t deserved={"A":2}
 				job j queue=q min=1 pending=4`,
 			wantPlaced: "a:2", wantReason: "cannot borrow <A>",
 		},
 		"q has no service type, but its pods are of training: q borrows, and gets all 4": {
-			scene: tenant + `queue q quota={"A":4} reclaimable=true parent=t deserved={"A":2}
+			scene: tenant + `queue q quota={"A":4} parent=t deserved={"A":2}
 				job j queue=q min=1 pending=4 serviceType=training`,
 			wantPlaced: "a:4",
 		},
@@ -329,13 +330,14 @@ func TestPredicateNamesTheLimitThatIsExceeded(t *testing.T) {
 }
 
 // TestJobsInATreeAreEnqueuedWithinEachLimit: a job without pods waits in PodGroup phase Pending until Volcano
-// enqueues it. It needs its minimum (minCards=) within the limits of its queue and of all ancestors, beside what
-// they use. What enqueued jobs, those without phase=Pending, have reserved counts too. Within what its queue
-// deserves, borrowed cards of others do not count, because they are taken back. A job that may not be evicted
-// never borrows.
+// enqueues it. It needs its minimum (minCards=) within the limits of its queue and of all ancestors, beside
+// what they use. What enqueued jobs, those without phase=Pending, have reserved counts too. Within what its
+// queue deserves, borrowed cards of others do not count, because they are taken back. A job that may not be
+// evicted never borrows.
 //
-// In rows with the constant tenant, queue t has a quota of four cards A. Below it are queues q and r, which deserve
-// two each unless the row says more. A queue or node that a row names again replaces the first one.
+// In rows with the constant tenant, queue t has a quota of four cards A. It is guaranteed two, so a row can
+// guarantee them to its queues. Below it are queues q and r, which deserve two each unless the row says more.
+// A queue or node that a row names again replaces the first one.
 func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		scene      string
@@ -402,7 +404,7 @@ func TestJobsInATreeAreEnqueuedWithinEachLimit(t *testing.T) {
 			wantReason: "Queue <q> has insufficient <A> quota: requested <2>, total would be <2>, but capability is <1>",
 		},
 		"q has no service type, but the pods that do not exist yet may have one and then borrow: enqueued": {
-			scene: tenant + `queue q quota={"A":4} reclaimable=true parent=t deserved={"A":2}
+			scene: tenant + `queue q quota={"A":4} parent=t deserved={"A":2}
 				job j queue=q min=3 phase=Pending minCards=3 request={"A":3}`,
 		},
 		"4 cards, of which q would borrow 3, and 6 of the 8 cards of the nodes are guaranteed to r: refused": {

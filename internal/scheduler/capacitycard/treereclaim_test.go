@@ -288,7 +288,8 @@ func TestPodsWithoutCardsReclaimCPUIfConfigured(t *testing.T) {
 // 4 of the 8 cards of node a, and its queues q and r 2 each. But preempt borrows no idle card for which another
 // queue waits within what it deserves. A queue or node that a row names again replaces the first one.
 func TestPreemptInATreeFreesWhatAncestorsLack(t *testing.T) {
-	// q deserves 2 cards and uses them, and job k of queue r uses 5. So one of the 8 cards is idle, and job x of r waits for 2.
+	// Here q and r are directly below root. q deserves 2 cards and uses them, and job k of r uses 5. So one of the 8
+	// cards is idle, and job x of r waits for 2.
 	const oneIdle = `queue q quota={"A":8} serviceType=training deserved={"A":2}
 		job old queue=q min=1 running=a*2 priorityClass=low
 		job k queue=r min=1 running=a*5

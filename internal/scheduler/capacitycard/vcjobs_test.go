@@ -181,6 +181,7 @@ func TestJobIsNotEnqueuedIntoAFullQueueIfItsPodsWillNeverPreempt(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "eager"}, Value: 2, PreemptionPolicy: ptr.To(corev1.PreemptLowerPriority), GlobalDefault: tc.hasDefaultClass,
 		}))
 
+		// The priority of j, above that of low, was read when the session opened. Only the name of the class changes.
 		job := s.Job("j")
 		job.PodGroup.Spec.PriorityClassName = tc.groupClass
 		if tc.isVCJob {

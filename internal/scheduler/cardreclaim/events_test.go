@@ -129,7 +129,7 @@ func TestEventsNameNoJobsOfOtherNamespaces(t *testing.T) {
 // scene.
 func TestEventsShowOnlyServiceTypesOfTheMatrix(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
-		queue other quota=1000 priority=100 reclaimable=true
+		queue other quota=1000 priority=100
 		node n model=A cards=2
 		job t queue=other min=1 running=n*2 serviceType=training age=24h
 		job i queue=inference min=1 pending=1 namespace=shop`, onPod("t-0", ofServiceType("any text"))).runSession(t)

@@ -219,7 +219,7 @@ func TestWorkIsLostSinceTheLastCheckpoint(t *testing.T) {
 			job first queue=training min=4 running=n*4 age=48h
 			job second queue=training min=4 running=n*4 age=24h
 			job waiting queue=inference min=1 pending=1`, onPod("first-2", annotated("volcano.sh/checkpoint-time", tc.ofPod)))
-		s.Groups[0].Annotations["volcano.sh/checkpoint-time"] = tc.ofPodGroup
+		s.Groups[0].Annotations["volcano.sh/checkpoint-time"] = tc.ofPodGroup // of job first
 
 		s.runSession(t).expectEvictedAndPlaced(t, tc.wantEvicted, "waiting-0@n")
 	}

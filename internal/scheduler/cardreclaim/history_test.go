@@ -200,8 +200,8 @@ func TestAFailedSearchIsRepeatedAtTheMinimumRuntime(t *testing.T) {
 func TestLeftoverCardsServeAJobWhoseSearchFailed(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue other quota=1000 priority=20000 serviceType=batch
-		queue mixed quota=1000 priority=80000 reclaimable=true
-		queue top quota=1000 priority=90000 reclaimable=true
+		queue mixed quota=1000 priority=80000
+		queue top quota=1000 priority=90000
 		node n model=A cards=8
 		job t queue=other min=8 running=n*8 age=24h
 		job a queue=mixed min=1 pending=1 serviceType=inference`)

@@ -138,7 +138,7 @@ func TestAPodReclaimsBesideManyNodesThatRefuseIt(t *testing.T) {
 		"in the same zone, and each node is a zone": zone,
 	}) {
 		s := newInferenceAndTrainingScene(`
-			queue cpu quota={} priority=50000 reclaimable=true
+			queue cpu quota={} priority=50000
 			node clean model=A cards=4
 			job old queue=training min=4 running=clean*4 age=24h`)
 		for i := range 40 {

@@ -59,7 +59,7 @@ func TestWhichQueuesReclaimFromWhich(t *testing.T) {
 	const (
 		reclaimer = "queue reclaimer quota=1000 priority=80000 serviceType=inference"
 		victim    = "queue victim quota=1000 priority=20000 serviceType=training"
-		untyped   = "queue victim quota=1000 priority=100 reclaimable=true"
+		untyped   = "queue victim quota=1000 priority=100"
 	)
 
 	allButOne := func(p *corev1.Pod) {
@@ -103,7 +103,7 @@ func TestWhichQueuesReclaimFromWhich(t *testing.T) {
 // may get cards by the action preempt, which does not run here.
 func TestNoJobReclaimsFromItsOwnQueue(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
-		queue mixed quota=1000 priority=80000 reclaimable=true
+		queue mixed quota=1000 priority=80000
 		node n model=A cards=4
 		job waiting queue=mixed min=1 pending=1 serviceType=inference
 		job running queue=mixed min=4 running=n*4 age=24h serviceType=training`).runSession(t)

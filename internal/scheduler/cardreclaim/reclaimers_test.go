@@ -317,7 +317,7 @@ func TestOnlyPodsOfInferenceReclaim(t *testing.T) {
 		"3 pods of minimum one, one training: the other two": {"min=1 pending=3", "t*4", "i-0@n i-2@n"},
 	}) {
 		s := newInferenceAndTrainingScene(`
-			queue mixed quota=1000 priority=80000 reclaimable=true
+			queue mixed quota=1000 priority=80000
 			node n model=A cards=4
 			job t queue=training min=4 running=n*4 age=24h
 			job i queue=mixed serviceType=inference `+tc.waiting, onPod("i-1", ofServiceType("training")))
@@ -349,7 +349,7 @@ func TestWhichJobsReclaimNothing(t *testing.T) {
 			node n model=A cards=4
 			job t queue=training min=4 running=n*4 age=24h
 			%s`, tc.waiting), onJob("i", tc.change))
-		s.Groups[1].Spec.NetworkTopology = tc.topology
+		s.Groups[1].Spec.NetworkTopology = tc.topology // of job i
 		s.arguments = tc.arguments
 
 		s.runSession(t).expectEvictedAndPlaced(t, "", "")

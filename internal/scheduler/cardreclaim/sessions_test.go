@@ -123,7 +123,7 @@ func TestASessionIsReproducible(t *testing.T) {
 func TestAFailedSearchOfOneServiceTypeIsNotThatOfAnother(t *testing.T) {
 	s := newInferenceAndTrainingScene(`
 		queue other quota=1000 priority=20000 serviceType=batch
-		queue mixed quota=1000 priority=80000 reclaimable=true
+		queue mixed quota=1000 priority=80000
 		node n,m model=A cards=4
 		job protected queue=training min=4 running=n*4 age=24h preemptable=false
 		job t queue=other min=4 running=m*4 age=24h

@@ -349,7 +349,7 @@ func TestAQueueWithoutQuotaDeservesNothing(t *testing.T) {
 	const queues = `
 		queue y quota=8 deserved=4
 		queue ya parent=y quota=8 deserved=4 serviceType=training
-		queue free cpu=1000 reclaimable=true priority=90000
+		queue free cpu=1000 priority=90000
 	`
 
 	for t, serviceType := range check.Cases(t, map[string]string{"pods of training": "training", "pods of inference": "inference"}) {

@@ -227,8 +227,8 @@ func (f *forest) fitsAfter(leaf, job string, unit int64, had map[string]int64) b
 // (1) It evicts only if pods get cards by it, and no pod of inference, which is not reclaimable.
 // (2) Each victim job keeps its minimum or no pod.
 // (3) A queue that only loses pods keeps its guarantee.
-// (4) A leaf that reclaims uses no more than it deserves, and loses pods only if inference reclaims. In the
-// end:
+// (4) A leaf that reclaims uses no more than it deserves, and loses pods only if inference reclaims.
+// In the end:
 // (5) No session changes anything, even after a restart. The scheduler then does not know any more which
 // cards it keeps for which pods, and which queues may not borrow.
 // (6) No pod of one card that could start alone waits, within what its queues deserve, for a card that could

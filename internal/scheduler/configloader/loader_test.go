@@ -89,10 +89,11 @@ func expectInForce(g Gomega, loader *Loader, text string) {
 	g.Expect(testutil.CollectAndCount(loader.gauges.info)).To(Equal(1))
 }
 
-// TestLoaderFollowsAFileThroughItsLife: the loader watches a file. Until the file has a valid text, the loader is not
-// ready, and the private file that Volcano reads does not exist. From then on the last valid text stays in force in
-// the private file, whatever happens to the watched file. The gauge valid is 1 only while the text of the
-// watched file is in force.
+// TestLoaderFollowsAFileThroughItsLife: the loader watches a file. Until the file has a valid text, the
+// loader is not ready, and the private file that Volcano reads does not exist. From then on the last valid
+// text stays in force in the private file, whatever happens to the watched file. The gauge valid is 1 only
+// while the text of the watched file is in force. The gauge info has the hash of the text that is in force,
+// so none at first.
 func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	g := newPatientGomega(t)
 	path := filepath.Join(t.TempDir(), "volcano-scheduler.conf")

@@ -29,7 +29,7 @@ const GPU = builder.GPU
 //	namespace NAME team=     a namespace that the session's lister knows
 //	job NAME queue= min= …   a PodGroup and its pods, named NAME-0, NAME-1 … in the order of the words
 //
-// A queue with a service type is reclaimable unless the type is inference or reclaimable= says so.
+// A queue is reclaimable unless its service type is inference or reclaimable= says so.
 // The pods of a job are its words running=NODE[*N],… and pending=N. jobKeys has its other words.
 // changes are applied to each pod of the text, except those that are nil. Add panics if a text is wrong.
 func (c *Cluster) Add(text string, changes ...func(*corev1.Pod)) *Cluster {
