@@ -195,8 +195,9 @@ func statusOf(all map[string]*v1alpha1.CardQuota, name string, tree *Tree) v1alp
 
 // TestStatusOfLeavesAndParents: the status of a leaf has what is in force in the tree, and that of a parent the sum
 // of its subtree. Here web deserves 6 for chat and search, which deserve 4 each, so each gets 3. The guarantee of
-// chat, which is 4, is cut to these 3. Leaf chat uses 5 of its quota of 8 and so borrows 2. Search uses 2 H200 and 1
-// H800, and waits for 3 H200. Tenant has quota 16, deserved 16 and guarantee 8. Only 10 H200 are healthy.
+// chat, which is 4, is cut to these 3. Leaf chat uses 5 of its quota of 8 and so borrows 2. Search uses 2 H200 and
+// waits for 3. It also uses 1 H800, of which no queue has a quota. Tenant has quota 16, deserved 16 and guarantee
+// 8. Only 10 H200 are healthy.
 func TestStatusOfLeavesAndParents(t *testing.T) {
 	all := newTenantTree(changeIn("web", withDeserved(6)), without("other"))
 

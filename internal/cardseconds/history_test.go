@@ -275,7 +275,7 @@ func TestSumsOfDaysAndMonthsAreThoseOfEachSecond(t *testing.T) {
 			case "run":
 				h.run(15 * rapid.IntRange(1, 10).Draw(t, "quarters of an hour"))
 			case "count":
-				h.drawCounts(0)
+				h.drawCounts(0) // of any number of cards, also none
 			case "store":
 				broken := rapid.SampledFrom([]int{-1, 0, 1, 2}).Draw(t, "broken part") // -1 for none
 				unwritten := rapid.SampledFrom([]int{-1, 0, 1, 2}).Draw(t, "part whose entries fail")
