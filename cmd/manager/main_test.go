@@ -10,6 +10,8 @@ import (
 )
 
 // TestFlagsAreParsed: without a flag each setting has its default, and each flag changes its value.
+// --leader-elect-namespace sets the operator's own namespace, which without --scheduler-namespace is that of
+// the scheduler, too.
 func TestFlagsAreParsed(t *testing.T) {
 	defaults := flags{
 		metricsAddress: ":8080", probeAddress: ":8081", pprofAddress: "0", leaderElect: true, qps: 500,

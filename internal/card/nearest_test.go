@@ -11,11 +11,11 @@ import (
 )
 
 // TestNearestIgnoresVendorsAndCase: a user who asks for a card that no node has reads the nearest name. Case,
-// separators and words of vendors make no difference, and the letters O, I and L count as the digits 0 and 1. First
-// comes the same name. Then comes one with all parts of the wanted name, of several the one with the fewest parts.
-// Then comes that with the smallest edit distance, up to a third of the length that the wanted name has without its
-// vendor. Last comes one of which the wanted name has all parts. But parts without a digit, such as GeForce, find
-// none.
+// separators and words of vendors, such as GeForce, make no difference, and the letters O, I and L count as
+// the digits 0 and 1. First comes the same name. Then comes one with all parts of the wanted name, of several
+// the one with the fewest parts. Then comes that with the smallest edit distance, up to a third of the length
+// that the wanted name has without its vendor. Last comes one of which the wanted name has all parts. But
+// parts without a digit, such as mixed, find none.
 func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 	cardsOfNodes := []Name{
 		"Ascend-910B", "NVIDIA-A10", "NVIDIA-A100-SXM4-40GB", "NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D",
@@ -23,32 +23,42 @@ func TestNearestIgnoresVendorsAndCase(t *testing.T) {
 	}
 
 	for wanted, want := range map[Name]Name{ // "" where no card is near
-		"H200":                    "NVIDIA-H200",
-		"h200":                    "NVIDIA-H200",
-		"nvidia-h200":             "NVIDIA-H200",
-		"NvidiaH200":              "NVIDIA-H200",
-		"NVIDIA-H20O":             "NVIDIA-H200", // the last letter is an O, read as 0
-		"NVIDA-H200":              "NVIDIA-H200", // the vendor is misspelt
-		"NVIDIA-H200-141GB":       "NVIDIA-H200", // it has one part more
-		"NVIDIA-H200-MIG-1g.18gb": "NVIDIA-H200/mig-1g.18gb-mixed",
-		"GeForce-RTX-4090":        "NVIDIA-GeForce-RTX-4090",
-		"RTX-4090":                "NVIDIA-GeForce-RTX-4090", // which has fewer parts than the 4090-D
-		"RTX4090":                 "NVIDIA-GeForce-RTX-4090",
-		"rtx-4090-d":              "NVIDIA-GeForce-RTX-4090-D",
-		"RTX4090D":                "NVIDIA-GeForce-RTX-4090-D",
+		// The name of a card without vendor, case and separators.
+		"H200":             "NVIDIA-H200",
+		"h200":             "NVIDIA-H200",
+		"nvidia-h200":      "NVIDIA-H200",
+		"NvidiaH200":       "NVIDIA-H200",
+		"NVIDIA-H20O":      "NVIDIA-H200", // the last letter is an O, read as 0
+		"GeForce-RTX-4090": "NVIDIA-GeForce-RTX-4090",
+		"RTX-4090":         "NVIDIA-GeForce-RTX-4090",
+		"RTX4090":          "NVIDIA-GeForce-RTX-4090",
+		"rtx-4090-d":       "NVIDIA-GeForce-RTX-4090-D",
+		"RTX4090D":         "NVIDIA-GeForce-RTX-4090-D",
+		"T4":               "Tesla-T4",
+		"NVIDIA-T4":        "Tesla-T4",
+		"910B":             "Ascend-910B",
+		"ascend_910b":      "Ascend-910B",
+
+		// The card has all parts of the name.
 		"A100":                    "NVIDIA-A100-SXM4-40GB",
 		"A100-40GB":               "NVIDIA-A100-SXM4-40GB",
-		"A100-SXM4-80GB":          "NVIDIA-A100-SXM4-40GB", // one character differs
-		"T4":                      "Tesla-T4",
-		"NVIDIA-T4":               "Tesla-T4",
-		"910B":                    "Ascend-910B",
-		"ascend_910b":             "Ascend-910B",
-		"NVIDIA-B300":             "", // B300 differs from H200 in two of four characters
-		"B300":                    "",
-		"NVIDIA":                  "",
-		"GeForce":                 "",
-		"Gaudi3":                  "",
-		"mixed":                   "",
+		"4090":                    "NVIDIA-GeForce-RTX-4090", // which has fewer parts than the 4090-D
+		"NVIDIA-H200-MIG-1g.18gb": "NVIDIA-H200/mig-1g.18gb-mixed",
+
+		// Some characters differ, or too many.
+		"NVIDA-H200":     "NVIDIA-H200",           // the vendor is misspelt
+		"A100-SXM4-80GB": "NVIDIA-A100-SXM4-40GB", // one character differs
+		"NVIDIA-B300":    "",                      // B300 differs from H200 in two of four characters
+		"B300":           "",
+
+		// The name has all parts of the card.
+		"NVIDIA-H200-141GB": "NVIDIA-H200",
+
+		// No part is that of a model.
+		"NVIDIA":  "",
+		"GeForce": "",
+		"Gaudi3":  "",
+		"mixed":   "",
 	} {
 		got, isFound := Nearest(wanted, cardsOfNodes)
 		check.Equal(t, string(wanted), want, got)
