@@ -124,12 +124,14 @@ func podWith(namespace string, names ...string) *corev1.Pod {
 	return pod
 }
 
-// TestClaimsForCardsAreRefused: a pod with a ResourceClaim that may get cards is refused, because no quota limits
-// these cards. Selectors of DeviceClasses and requests name the drivers of a claim; if devices are allocated, these
-// decide. Drivers gpu.nvidia.com and gpu.amd.com hand out cards, dra.net and compute-domain.nvidia.com do not. A
-// class that names no driver may get cards; gpu.amd.com is the first driver of the cluster that hands some out. A
-// claim or class that does not exist yet makes the pod wait. Of two claims the first that is refused counts. The
-// operator reads the reason again from the message: UnmanagedClaim, or Other while the pod waits for an object.
+// TestClaimsForCardsAreRefused: a pod with a ResourceClaim that may get cards is refused, because no quota
+// limits these cards. Selectors of DeviceClasses and requests name the drivers of a claim; if devices are
+// allocated, these decide. Drivers gpu.nvidia.com and gpu.amd.com hand out cards, dra.net and
+// compute-domain.nvidia.com do not. A class that names no driver may get cards; gpu.amd.com is the first
+// driver of the cluster that hands some out. A claim or class that does not exist yet makes the pod wait. Of
+// two claims the first that is refused counts. The operator reads the reason again from the message:
+// UnmanagedClaim, or Other while the pod waits for an object. Each row says what its claims are; helper
+// cluster has them, and their classes, by name.
 func TestClaimsForCardsAreRefused(t *testing.T) {
 	const (
 		cards   = "Pod has ResourceClaim <%s> for devices of driver <%s>, which are cards that no quota limits (unmanagedQueues: Enforce): "

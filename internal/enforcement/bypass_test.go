@@ -62,7 +62,7 @@ func TestProvenanceIsReadFromManagedFields(t *testing.T) {
 			check.Equal(t, "provenance of the reduced record", tc.want, ProvenanceOf(pod))
 		}
 
-		// What was stored and read again has lost its pointers.
+		// All pods share the reduced records, by which they are recognised. A copy has to be read.
 		check.Equal(t, "provenance of a copy of the reduced record", tc.want, ProvenanceOf(pod.DeepCopy()))
 	}
 }

@@ -12,10 +12,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestWhoUsesCardsForBills: bills count card-seconds, so they count each pod that runs with cards, in any queue or
-// in none. A terminating pod does not count against the quota any more, but still runs. On a ready node it runs until
-// it is gone, on another node until the end of its grace period. Each pod keeps the queue that was charged last, also
-// when its annotation is removed. Only node h200 is ready.
+// TestWhoUsesCardsForBills: bills count card-seconds, so they count each pod that runs with cards, in any
+// queue or in none. A terminating pod does not count against the quota any more, but still runs. On a ready
+// node it runs until it is gone, on another node until the end of its grace period. Each pod keeps the queue
+// that was charged last, also when its annotation is removed. No event says that a grace period is over, so
+// NextEnd returns when the pods have to be counted again. Only node h200 is ready.
 func TestWhoUsesCardsForBills(t *testing.T) {
 	now := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	nodes := newNodes()

@@ -124,9 +124,9 @@ func TestCountsWithKeptFactsAreTheSame(t *testing.T) {
 	})
 }
 
-// TestCountEqualsASimpleSum: the simplest sum adds the cards of pods that have a queue and a node, are pending or
-// running, and are not being deleted. The count of random pods equals it. Pods of node unknown are left out. Each
-// other node has one model, as in the map models.
+// TestCountEqualsASimpleSum: the simplest sum adds the cards of pods that have a queue and a node, are
+// pending or running, and are not being deleted. The count of random pods equals it. Pods of node unknown are
+// left out, as their card is not known. Each other node has one model, as in the map models.
 func TestCountEqualsASimpleSum(t *testing.T) {
 	models := map[string]card.Name{"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
 		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D"}

@@ -364,7 +364,7 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 			Inventory:       newInventory(),
 			Nodes:           newNodes(),
 			Schedulers:      []string{"volcano", "volcano-batch"},
-			LastCharges:     map[types.UID]quota.Charge{"pod/lab/charged": {Queue: "q"}},
+			LastCharges:     map[types.UID]quota.Charge{"pod/lab/charged": {Queue: "q"}}, // the UID of pod charged, in any namespace
 			AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" },
 		})
 		check.Equal(t, "usage of q", tc.want, got["q"], cmpopts.EquateEmpty())
@@ -432,12 +432,9 @@ func TestBlockedListsTheLongestWait(t *testing.T) {
 		got := Count(Input{Pods: all.objects(), Inventory: newInventory()})["q"]
 		check.Must(t, len(got.Blocked) == 10 && got.BlockedTotal == 13, "%d of %d are listed", len(got.Blocked), got.BlockedTotal)
 
-		first := got.Blocked[0]
-		last := got.Blocked[9]
-		check.Equal(t, "first workload", "web", first.Workload.Name)
-		check.Equal(t, "first waits since", noon.Add(-time.Hour), first.Since.Time)
-		check.Equal(t, "last workload", "d", last.Workload.Name)
-
+		check.Equal(t, "first workload", "web", got.Blocked[0].Workload.Name)
+		check.Equal(t, "first waits since", noon.Add(-time.Hour), got.Blocked[0].Since.Time)
+		check.Equal(t, "tenth workload", "d", got.Blocked[9].Workload.Name)
 		slices.Reverse(all)
 	}
 }

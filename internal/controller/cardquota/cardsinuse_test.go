@@ -77,7 +77,7 @@ func TestBillsDateCardsByTheBindingOfThePod(t *testing.T) {
 	ofQueue := cardseconds.Series{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}
 	check.Equal(t, "usages", []cardseconds.PodUsage{{Series: ofQueue, Count: 2, Since: bound.Time}}, collector.PodUsages())
 
-	stores.pods = newStore(podIn("missing").Obj())
+	stores.pods = newStore(podIn("missing").Obj()) // no CardQuota has this queue
 	collector.countUsage(stores)
 	ofNamespace := cardseconds.Series{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}
 	check.Equal(t, "usages of a queue that does not exist", []cardseconds.PodUsage{{Series: ofNamespace, Count: 2, Since: bound.Time}}, collector.PodUsages())

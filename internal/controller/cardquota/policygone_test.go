@@ -93,12 +93,12 @@ func policyInForce(hierarchy v1alpha1.QueueHierarchy, priority int32) *v1alpha1.
 }
 
 // TestTreeOutlivesItsPolicy: while the ServiceTypePolicy is deleted or created again, the scheduler keeps the
-// tree of queues and the priority 500 of training. So do the Queues. CardQuota tenant deserves 8 H200, and has
-// priority 0, as it has no service type. Its leaves web and lab are of training, and deserve 4 each. Only a
-// policy in force that says Flat ends the tree. Then a parent has no quota, leaves are below root with priority
-// 700, and the fields of the tree are reported as unused. The texts of the checks have parent, quota, deserved
-// cards and priority of a Queue. Then come condition QueueSynced of its CardQuota, and whether that has
-// condition HierarchyValid.
+// tree of queues and the priority 500 of training. So do the Queues. Only condition Enforced says at once
+// that there is no policy. CardQuota tenant deserves 8 H200, and has priority 0, as it has no service type.
+// Its leaves web and lab are of training, and deserve 4 each. Only a policy in force that says Flat ends the
+// tree. Then a parent has no quota, leaves are below root with priority 700, and the fields of the tree are
+// reported as unused. The texts of the checks have parent, quota, deserved cards and priority of a Queue.
+// Then come condition QueueSynced of its CardQuota, and whether that has condition HierarchyValid.
 func TestTreeOutlivesItsPolicy(t *testing.T) {
 	policy := policyInForce(v1alpha1.QueueHierarchyTree, 500)
 	r := newFakeReconciler(t, append(newFamily(), policy)...)

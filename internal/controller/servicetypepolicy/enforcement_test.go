@@ -127,12 +127,11 @@ func TestEnforcedNeedsAHeartbeatWithTheWrittenConfiguration(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts
-// until it is older than StaleAfter by the clock of the scheduler. At noon the first one is a second old. One
-// that the operator saw arrive counts for StaleAfter from its arrival. A clock of the scheduler that is 15
-// seconds ahead does not make it count for longer. Without a heartbeat the operator looks again within
-// leaderPollInterval which scheduler leads. The metric has the reason of the condition as a label, and value
-// 1 if quotas are enforced, else 0. Without a policy it has no series.
+// TestAHeartbeatProvesEnforcementForAWhile: a heartbeat that was there before the operator started counts until
+// it is older than StaleAfter by the clock of the scheduler. At noon the first one is a second old. One that
+// the operator saw arrive counts for StaleAfter from its arrival. A clock of the scheduler that is 15 seconds
+// ahead does not make it count for longer. Without a heartbeat the operator looks again within
+// leaderPollInterval which scheduler leads.
 func TestAHeartbeatProvesEnforcementForAWhile(t *testing.T) {
 	s := newEnforcedScene(t)
 	check.Equal(t, "the condition is evaluated again after", enforcement.StaleAfter-time.Second, s.evaluate().Until.Sub(noon))
@@ -144,13 +143,23 @@ func TestAHeartbeatProvesEnforcementForAWhile(t *testing.T) {
 	s.expectCondition("a moment before it is stale", "True/Enforced")
 	s.now = s.now.Add(1)
 	s.expectCondition("no heartbeat followed", "False/NoHeartbeat")
-	check.Equal(t, "metric without a heartbeat", map[string]float64{"NoHeartbeat": 0}, metricByReason(s))
 	check.That(t, s.evaluate().Until.Sub(s.now) <= leaderPollInterval, "the leader is not read again within %s", leaderPollInterval)
 
 	s.writeHeartbeat("ours_1", s.now)
 	s.expectCondition("a heartbeat arrived at last", "True/Enforced")
+}
+
+// TestTheMetricHasTheReasonOfConditionEnforced: the metric has the reason of the condition as a label, and value
+// 1 if quotas are enforced, else 0. It has one series, of the last evaluation, and none without a policy.
+func TestTheMetricHasTheReasonOfConditionEnforced(t *testing.T) {
+	s := newEnforcedScene(t)
+	s.evaluate()
 	check.Equal(t, "metric with a heartbeat", map[string]float64{"Enforced": 1}, metricByReason(s))
-	s.resetState()
+
+	s.now = noon.Add(enforcement.StaleAfter)
+	s.evaluate()
+	check.Equal(t, "metric with a stale heartbeat", map[string]float64{"NoHeartbeat": 0}, metricByReason(s))
+	s.resetState() // as when the policy is deleted
 	check.Equal(t, "metric without a policy", map[string]float64{}, metricByReason(s))
 }
 
