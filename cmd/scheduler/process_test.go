@@ -115,7 +115,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	first := c.startProcess(t)
 
-	// Started without a configuration: live, ready, not elected, and it wrote nothing.
+	// Started without a configuration it is live and ready.
 	g.Eventually(func(g Gomega) {
 		g.Expect(page(g, first.health, "/healthz")).To(Equal("ok\n"))
 		g.Expect(page(g, first.health, "/readyz")).To(Equal("ok\nNotConfigured: ConfigMap volcano-system/cardquota-scheduler-configmap does not exist\n"))
@@ -127,6 +127,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nNotConfigured"), ContainSubstring("capacity-card is missing")))
 	}).Should(Succeed())
 
+	// With none or one that enforces no quotas it takes no Lease, and does not create Volcano's queues.
 	g.Consistently(func(g Gomega) {
 		g.Expect(c.holder(t)).To(BeEmpty())
 		var queues schedulingv1beta1.QueueList

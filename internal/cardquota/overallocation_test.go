@@ -321,7 +321,7 @@ func TestDenyRefusesRaisingBeyondWhatIsLeft(t *testing.T) {
 			after: newQuotaOfH200("a", 0, 0, withDeny, withMoreCards("H800", 0)),
 		},
 		"created for the queue of b: the 5 of b do not count beside it": {
-			after: newQuotaOfH200("late", 8, 1, withDeny, withQueueName("b")),
+			after: newQuotaOfH200("late", 8, 1, withDeny, withQueueName("b")), // a queue has one quota
 		},
 	}) {
 		all := others
