@@ -31,7 +31,8 @@ func drawHistory(t *rapid.T) *treeTest {
 // fits comes from a naive ledger, which applies the documented rules to a recount of the pods. Trees and pods are random.
 // (1) A request that is at most what each level says fits, if the queue deserves it: it reclaims nothing else.
 // (2) A request that fits is at most what each level says. There is one exception: the checks of quota leave physical
-// cards to the nodes. If 3 A are free and no guarantee is unused, the quotas accept a request of 5 A, and root says 3.
+// cards to the nodes. If 3 A are free and no guarantee is unused before or after a request of 5 A, the quotas accept it.
+// Root says 3.
 func TestMayUseIsWhatFits(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)

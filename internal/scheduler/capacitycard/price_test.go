@@ -243,7 +243,8 @@ func (j *pricedJob) cost() [3]int {
 
 // TestPreemptEvictsWhatCostsLeast draws jobs that use all nine cards of the nodes a, b and c. Some are Kubernetes Jobs.
 // A pod of higher priority waits for one card. The oracle, pricedJob.cost, compares costs by the priority of the job,
-// then by whether the whole job is evicted, then by lost hours. The test shows:
+// then by whether the whole job is evicted, then by lost hours. A Kubernetes Job has no more elastic pods than its
+// backoffLimit allows, and as a whole it loses its checkpoints too. The test shows:
 //
 // (1) One elastic pod is evicted, or all pods of one job.
 // (2) A whole job is evicted only if no other job costs less.
