@@ -229,8 +229,9 @@ func (f *forest) fitsAfter(leaf, job string, unit int64, had map[string]int64) b
 // (3) A queue that only loses pods keeps its guarantee.
 // (4) A leaf that reclaims uses no more than it deserves, and loses pods only if inference reclaims.
 // In the end:
-// (5) No session changes anything, even after a restart. The scheduler then does not know any more which
-// cards it keeps for which pods, and which queues may not borrow.
+// (5) Sessions come to rest: three in a row change nothing (rest). A restart may change something again,
+// because the scheduler then does not know any more which cards it keeps for which pods, and which queues may
+// not borrow. But one of at most ten restarts changes nothing.
 // (6) No pod of one card that could start alone waits, within what its queues deserve, for a card that could
 // be reclaimed (reclaimableFor). It could start alone if its job needs one pod only, or already has its
 // minimum.
@@ -250,7 +251,7 @@ func TestReclaimInATreeComesToRest(t *testing.T) {
 			check.Must(t, restarts < 10, "every restart changes what runs")
 			f.rest(t)
 			useNewCache()
-			f.search = New(NewEvictions(cards, f.policies))
+			f.search = New(NewEvictions(cards, f.policies)) // the restart
 			had, isQuiet = f.session(t)
 			if !isQuiet {
 				f.settle()

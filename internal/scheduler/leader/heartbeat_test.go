@@ -159,10 +159,11 @@ func TestHeartbeatNeverBlocksASessionAndWritesTheNewestReport(t *testing.T) {
 	})
 }
 
-// TestHeartbeatIsWrittenAgainAfterFailures: the heartbeat must reach the API server in spite of failures. After a
-// failure it is written with the first session that is 2 seconds later (heartbeatInterval). A write that ends in a
-// conflict, because another client changed the Lease, is repeated at once. A Lease that another client deleted is
-// created again.
+// TestHeartbeatIsWrittenAgainAfterFailures: the heartbeat must reach the API server in spite of failures. A
+// session with another configuration is reported at once, here after a millisecond. But after a failure the
+// heartbeat waits for the first session that is 2 seconds later (heartbeatInterval). A write that ends in a
+// conflict, because another client changed the Lease, is repeated at once. A Lease that another client
+// deleted is created again.
 func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g := NewWithT(check.Trail(t))
 	heartbeat := newHeartbeatFixture()
