@@ -107,9 +107,9 @@ func TestSiblingsGiveTheGuaranteeOfTheirParentBack(t *testing.T) {
 	for quotaOfTop, wantOfTop := range map[card.Count]int64{8: 8 - 1, 1: 0, 0: -1} {
 		tree := map[string]position{"top": {}, "tenant": {parent: "top"}, "serving": {parent: "tenant"}, "batch": {parent: "tenant"}, "other": {}, "third": {}}
 		l := newTreeLedger(tree, map[string]Limits{
-			"top":     {Cards: card.Quota{"A": quotaOfTop}, Deserved: Amounts{"A": 4}},
-			"tenant":  {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 4}, Guarantee: Amounts{"A": 1}},
-			"serving": {Cards: card.Quota{"A": 8}, Deserved: Amounts{"A": 2}},
+			"top":     {Cards: card.Quota{"A": quotaOfTop}},
+			"tenant":  {Cards: card.Quota{"A": 8}, Guarantee: Amounts{"A": 1}},
+			"serving": {Cards: card.Quota{"A": 8}},
 			"batch":   {Cards: card.Quota{"A": 8}},
 			"other":   {Cards: card.Quota{"A": 8}, Guarantee: Amounts{"A": 1}},
 			"third":   {Cards: card.Quota{"A": 8}},

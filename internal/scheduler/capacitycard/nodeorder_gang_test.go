@@ -70,10 +70,9 @@ func (s *scene) changePodGroups(change func(*v1beta1.PodGroup)) *scene {
 
 // TestOtherPluginsMayDecideBeforePacking: this plugin packs. It scores the node higher on which more cards are in
 // use: n2 with 2 or 5 used cards, beside n1 with at most 1. The score of another plugin decides if its weight is high
-// enough. Beside a preference, which is one of the pod, of its task-topology annotations or of its queue's node
-// groups, packing counts only a fifth. In each row (want) pods get the nodes that they get with Volcano's plugin
-// capacity, which scores no node. The last row has no score: packing does not change the order in which plugin drf
-// serves jobs.
+// enough. Packing counts only a fifth where the pod, its task-topology annotations or the node groups of its queue
+// prefer a node. In each row (want) pods get the nodes that they get with Volcano's plugin capacity, which scores no
+// node. The last row has no score: packing does not change the order in which plugin drf serves jobs.
 func TestOtherPluginsMayDecideBeforePacking(t *testing.T) {
 	preferN1 := func(p *corev1.Pod) {
 		if !strings.HasPrefix(p.Name, "j") {
@@ -367,8 +366,8 @@ func TestGangsStayTogetherAlthoughNodesAreSampled(t *testing.T) {
 	}
 }
 
-// TestDefaultWeightPacks places 14 gangs and single pods on 20 nodes, ten times. Volcano's own scores prefer empty
-// nodes. The default nodeOrderWeight of 1 outweighs them. It leaves at least 95 % as many nodes unused as a weight of
+// TestDefaultWeightPacks places 14 gangs and single pods on 20 nodes, ten times. Each node has a pod that uses only CPU
+// (c0 to c19), and about every third one has a pod with cards (r0 to r19). Volcano's own scores prefer empty nodes. The default nodeOrderWeight of 1 outweighs them. It leaves at least 95 % as many nodes unused as a weight of
 // 1000, and more than 1.5 times as many as a weight of 0.001. A node is unused while no card of it is in use. Such nodes
 // are what the next large gang needs.
 func TestDefaultWeightPacks(t *testing.T) {
