@@ -385,7 +385,8 @@ func TestEnqueueLeavesTheGuaranteesOfOthers(t *testing.T) {
 
 	checkEnqueue(2, nil) // own deserves them
 	checkEnqueue(4, nil)
-	checkEnqueue(6, refusedBy("tenant", Guaranteed, 6, 6+2+2))
+	checkEnqueue(5, refusedBy("tenant", Guaranteed, 5, 5+2+2))
+	checkEnqueue(6, refusedBy("tenant", Guaranteed, 6, 6+2+2)) // the most for which team has quota
 	checkEnqueue(7, refusedBy("team", Guaranteed, 7, 7+2))
 	// 9 exceed the quota of own itself, so no ancestor is asked
 	checkEnqueue(9, &InsufficientQuota{Queue: "own", Names: []card.Name{"A"}, Requested: 9, Total: 9, Limit: 8})
