@@ -15,11 +15,12 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestChargedQueueFollowsTheOrderOfItsSources: a running pod is charged to the queue of its last charge. Otherwise
-// that of the record of its binding (annotation charged-queue) counts, then that of its PodGroup, then its annotation
-// queue-name. Queue of-lab takes pods of namespace lab only. It is charged for other pods if they were charged before,
-// or if our scheduler, volcano, bound them by record or PodGroup. On other pods a tenant could write the annotations.
-// No other queue uses the card or has the pod as a member.
+// TestChargedQueueFollowsTheOrderOfItsSources: a running pod is charged to the queue of its last charge.
+// Otherwise that of the record of its binding (annotation charged-queue) counts, then that of its PodGroup,
+// then its annotation queue-name. Queue of-lab takes pods of namespace lab only. It is charged for other pods
+// if they were charged before, or if our scheduler, volcano, bound them by record or PodGroup. On other pods
+// a tenant could write the annotations. If of-lab comes first for one of these, no queue is charged. No other
+// queue uses the card or has the pod as a member.
 func TestChargedQueueFollowsTheOrderOfItsSources(t *testing.T) {
 	queues := rapid.SampledFrom([]string{"", "open", "of-lab"})
 	takesNamespace := func(queue, namespace string) bool { return queue != "of-lab" || namespace == "lab" }

@@ -53,6 +53,26 @@ func TestACardThatMayBeOneOfTwoIsBilledOnce(t *testing.T) {
 	check.Equal(t, "allocated cards of the CardInventory: 8 of p and 2 of the other pod", map[string]int64{"H200": 10, "H800": 0}, allocated)
 }
 
+// TestACountSaysWhichCardsAreInUse: the cards of a queue are added up. Those of a queue that does not exist
+// are in use by the namespace of the pod, with service type none.
+func TestACountSaysWhichCardsAreInUse(t *testing.T) {
+	stores := newObjectStores()
+	stores.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
+	stores.pods = newStore(
+		builder.Pod("lab", "one").Queue("web").GPUs(1).Running("a").Obj(),
+		builder.Pod("lab", "two").Queue("web").GPUs(3).Running("a").Obj(),
+		builder.Pod("lab", "three").Queue("missing").GPUs(2).Running("a").Obj(),
+	)
+	collector := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
+	check.Equal(t, "cards in use before the first count", nil, collector.CardsInUse())
+
+	collector.countUsage(stores)
+	check.Equal(t, "cards in use", map[cardseconds.Series]card.Count{
+		{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4,
+		{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}:                 2,
+	}, collector.CardsInUse())
+}
+
 // TestBillsDateCardsByTheBindingOfThePod: a pod uses its cards from its binding, one minute before its start.
 // A new leader dates usages by these times. Pod undated states neither, so a new leader could not know since
 // when it uses its cards: it has no usage. A pod may name any queue. So the cards of a queue that does not

@@ -15,7 +15,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
-	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -250,10 +249,10 @@ func TestSeriesOfAQueueAreBounded(t *testing.T) {
 	}
 }
 
-// TestACountRecordsItsTimeAndHowLongPodsWaited: a pod that is bound since the last count is one observation of
-// how long it waited, here 20 seconds. A pod that was bound before the first count is no observation: the
+// TestACountRecordsItsTimeAndHowLongPodsWaited: a pod that is bound since the last count is one observation
+// of how long it waited, here 20 seconds. A pod that was bound before the first count is no observation: the
 // operator that ran at that time observed it. A count of the same pods observes nothing more. A count also
-// records when it was, and which cards are in use. All metrics pass Prometheus' linter.
+// records when it was. All metrics pass Prometheus' linter.
 func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 	created := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	boundAfter := func(name string, waited time.Duration) *corev1.Pod {
@@ -266,7 +265,6 @@ func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 	stores.quotas = newStore(builder.CardQuota("web").ServiceType("inference").Card("NVIDIA-H200", 8).Tenant("lab").Obj())
 	stores.pods = newStore(boundAfter("old", time.Hour))
 	collector := newCollector(trackNodes(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj()))
-	check.Equal(t, "cards in use before the first count", nil, collector.CardsInUse())
 	check.Equal(t, "times of a count before the first one", 0, testutil.CollectAndCount(collector.metrics.lastCount))
 
 	before := time.Now()
@@ -277,16 +275,12 @@ func TestACountRecordsItsTimeAndHowLongPodsWaited(t *testing.T) {
 
 	check.NoError(t, stores.pods.Add(boundAfter("new", 20*time.Second)))
 	// This pod has no condition PodScheduled, so it is no observation.
-	check.NoError(t, stores.pods.Add(builder.Pod("lab", "in-a-missing-queue").Queue("missing").GPUs(2).Running("a").Obj()))
+	check.NoError(t, stores.pods.Add(builder.Pod("lab", "undated").Queue("web").GPUs(2).Running("a").Obj()))
 	collector.countUsage(stores)
 	collector.countUsage(stores)
 	want := "\n" + `cardquota_pod_bound_seconds{card="NVIDIA-H200",service_type="inference"} 1 20` + "\n"
 	check.Equal(t, "observations, and their sum in seconds", want, seriesOf(t, collector.metrics.waited))
 
-	check.Equal(t, "cards in use", map[cardseconds.Series]card.Count{
-		{Tenant: "lab", Queue: "web", Card: "NVIDIA-H200", ServiceType: "inference"}: 4, // of pods old and new
-		{Namespace: "lab", Card: "NVIDIA-H200", ServiceType: "none"}:                 2, // the queue of the third pod does not exist
-	}, collector.CardsInUse())
 	for _, metric := range Metrics() {
 		check.Equal(t, "problems that Prometheus' linter finds", nil, check.Value(testutil.CollectAndLint(metric))(t))
 	}
