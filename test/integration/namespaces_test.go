@@ -196,7 +196,7 @@ func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 // TestQuotasAreBalancedAgainstHealthyCards: all quotas of a card together are compared with its 8 healthy cards.
 // CardQuotas b (2, Allow), a (6, Warn) and then c (3, Deny) grant 11. Condition InventorySatisfied says so, except
 // where over-allocation is allowed, but no quota is withheld. It follows a lower quota, a node that fails, and a
-// deleted CardQuota.
+// deleted CardQuota. The webhook that denies raising such a quota as c is not installed here.
 func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	g, name := startParallelTest(t)
 

@@ -45,7 +45,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	written := configMap(t, schedulerConfigMap)
 	text := written.Data[schedulerKey]
 	g.Expect(schedulerconfig.Validate(text, schedulerconfig.Shipped())).To(gomega.Succeed())
-	g.Expect(text).To(gomega.And(gomega.ContainSubstring("cardreclaim"), gomega.ContainSubstring("leastrequested.weight: 2"),
+	g.Expect(text).To(gomega.And(gomega.ContainSubstring("cardreclaim"), gomega.ContainSubstring("leastrequested.weight: 2"), // as in the base
 		gomega.HavePrefix("# Rendered by cardquota-manager from ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf")))
 	g.Expect(written.OwnerReferences).To(gomega.ConsistOf(gomega.HaveField("UID", policy.UID)))
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ConfigHash", schedulerconfig.Hash(text)))

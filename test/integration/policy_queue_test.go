@@ -27,9 +27,11 @@ func priorityAndReclaimable(t *testing.T, name string) func() (string, error) {
 }
 
 // TestQueuesFollowThePolicy: the priority of a Queue, and whether cards are reclaimed from it, come from the service
-// type in the policy in force. Before the first policy the defaults are in force. An invalid change and the deletion
-// of the policy leave what was in force, as in the scheduler. A new policy without service types has the defaults
-// again. Each queue is expected as "priority/reclaimable"; unset is a Queue without the field reclaimable.
+// type in the policy in force. Before the first policy the defaults are in force: inference has priority 80000 and is
+// not reclaimable, training has 20000 and is. The types of a policy replace these by name. A Queue of a type that has
+// no rule, here notebook, gets no field. An invalid change and the deletion of the policy leave what was in force, as
+// in the scheduler. A new policy without service types has the defaults again. Each queue is expected as
+// "priority/reclaimable"; unset is a Queue without the field reclaimable.
 func TestQueuesFollowThePolicy(t *testing.T) {
 	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)

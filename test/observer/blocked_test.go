@@ -8,10 +8,11 @@ import (
 // TestBlockedReasonsAndHoldersAreTrue: the observer reports violation "truth" if an entry of status.blocked is wrong
 // for 10 s. A recount of the cluster must confirm its reason, except QuotaExhausted. It must also confirm the holders
 // of NoFreeCard, Fragmented and QuotaExhausted: the three pods that use most of the card, the largest first. For
-// QuotaExhausted they are only those of queue q. "tolerated" is an entry that is wrong, but not yet for 10 s. Node
-// h200-0 has 8 H200 and rtx4090-0 has 8 RTX4090; queue q has a quota of 2 H200. The entry of a row states for what
-// pod a of q waits ("count" cards), and why. Pod x, which is there in some rows, uses 7 H200 in queue r, so that 1 is
-// free.
+// QuotaExhausted they are only those of queue q. A terminating pod is no holder. "tolerated" is an entry that is
+// wrong, but not yet for 10 s. Node h200-0 has 8 H200 and rtx4090-0 has 8 RTX4090; queue q has a quota of 2 H200. The
+// entry of a row states for what pod a of q waits ("count" cards), and why. Pod a need not exist. Pod x, which is
+// there in some rows, uses 7 H200 in queue r, so that 1 is free. The words used, free and physical only keep the rest
+// of q's status right.
 func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 	const xUsesSeven = `
 		load queue r quota=H200:99
@@ -44,7 +45,7 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"NoFreeCard: 1 wanted, 1 free": {
 			xUsesSeven + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`, `holder=pod:x,queue:r,count:7`), "truth",
 		},
-		"NoFreeCard: 1 wanted, 1 free; a second entry says that a waits for 1 more, with its gang": {
+		"NoFreeCard: 1 wanted, 1 free; a second entry says that a waits for 1 more, so that 2 are wanted": {
 			xUsesSeven + after11s(
 				`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`,
 				`holder=pod:x,queue:r,count:7`,
@@ -58,7 +59,7 @@ func TestBlockedReasonsAndHoldersAreTrue(t *testing.T) {
 		"NoFreeCard: 8 free, on a node that is not ready": {`
 			load node h200-0 ready=False
 		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`), ""},
-		"NoFreeCard: 1 wanted, 1 free, perhaps pledged to a pod that waits for the 7 of terminating x": {`
+		"NoFreeCard: 1 wanted, 1 free, perhaps kept for a pod that needs it with the 7 of terminating x": {`
 			load queue r quota=H200:99
 			load pod x queue=r cards=7 node=h200-0 deleted=true
 		` + after11s(`blocked=pod:a,card:H200,count:1,reason:NoFreeCard`), ""},

@@ -20,11 +20,12 @@ func newSceneOfTrainingAndInference() *scene {
 
 // TestWhoMayBeEvictedForWhom: preempt evicts pods of lower priority in the same queue. Reclaim and cardreclaim evict
 // pods of other queues, of a service type from which theirs may reclaim, if that queue is reclaimable and has a lower
-// priority. A victim must be preemptable, and have a card that the waiting pod names. Queue inference has priority
-// 80000, queue training 20000 and is reclaimable. A row describes ("make") the pods victim and waiting. Then victim
-// runs on node h200-0 of 8 H200, waiting waits, victim is evicted and waiting is placed. The observer reports
-// violation "eviction" for an eviction outside these rules. "tolerated" is one for which no pod was placed so far: it
-// may still come.
+// priority. A queue that is closed, or has no quota, reclaims nothing. A victim must be preemptable, and have a card
+// that the waiting pod names. Where queue, pod and PodGroup have no service type, the pod's owner decides: a
+// ReplicaSet is of inference, a Job of training. Queue inference has priority 80000, queue training 20000 and is
+// reclaimable. A row describes ("make") the pods victim and waiting. Then victim runs on node h200-0 of 8 H200,
+// waiting waits, victim is evicted and waiting is placed. The observer reports violation "eviction" for an eviction
+// outside these rules. "tolerated" is one for which no pod was placed so far: it may still come.
 func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	const ofOneQueue = `
 		make pod victim queue=training cards=1 priority=1

@@ -15,10 +15,10 @@ const pWaits = `write pod p queue=inference cards=1 priority=0 unschedulable=wai
 // TestEveryVictimHasAPodThatIsPlacedForIt: the observer reports violation "eviction" if a pod is evicted, and no pod
 // that waits and may evict it is placed for it. That pod must be placed, on any node, within 20 s after the victim is
 // gone or its grace period is over, or be deleted. Until then the eviction is "tolerated". A pod that was placed up
-// to 3 s before the observer saw the eviction counts too. One pod justifies no more victims than it needs, but
-// preempt and cardreclaim evict a gang as a whole. If a pod lacks CPU too, the observer does not count its victims.
-// pWaits: pod p of inference waits for one H200. Pods a, b, c of training run with one H200 each; "run g min=2
-// pods=a,b" is a gang that needs both.
+// to 3 s before the observer saw the eviction counts too. One pod justifies no more victims than it needs. Beside
+// such a victim preempt may evict the rest of its gang, and cardreclaim the rest of its job, if they existed by then.
+// If a pod lacks CPU too, the observer does not count its victims. pWaits: pod p of inference waits for one H200.
+// Pods a, b, c of training run with one H200 each; "run g min=2 pods=a,b" is a gang that needs both.
 func TestEveryVictimHasAPodThatIsPlacedForIt(t *testing.T) {
 	const (
 		abRun     = `run g min=1 pods=a,b;`

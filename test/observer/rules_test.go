@@ -3,9 +3,10 @@ package observer
 import "testing"
 
 // TestTheStatusOfACardQuotaEqualsARecount: the status of a CardQuota, and the annotation card.allocated of its Queue
-// ("allocated"), equal a recount of the pods. They may lag 5 s behind the last change. Queue q and its CardQuota have 2
-// H200; node h200-0 has 8. "load quota" and "write quota" say what the status reads. "status" is the violation of a wrong
-// status, "tolerated" while it may lag.
+// ("allocated"), equal a recount of the pods. They may lag 5 s behind the last change. Without a CardQuota the Queue
+// need not have the annotation, but one that it has must be right. Queue q and its CardQuota have 2 H200; node h200-0
+// has 8. "load quota" and "write quota" say what the status reads. "status" is the violation of a wrong status,
+// "tolerated" while it may lag.
 func TestTheStatusOfACardQuotaEqualsARecount(t *testing.T) {
 	const readsNoneUsed = `
 		load quota q used=0 free=2

@@ -23,11 +23,11 @@ func newSceneWithTree() *scene {
 
 // TestPlacementsInATreeStayWithinQuotasAndGuarantees: in a tree of quotas a pod counts in its queue and in every
 // ancestor. The observer must report each placement beyond a quota, into the unused guarantee of another queue, or in
-// a stopped queue. A pod that cannot be reclaimed may not go beyond what its queue deserves. Used cards, with those
-// of pods that are being deleted, stay within twice the quota. Scene: node h200-0 has 8 H200. Tenant top (quota 6,
-// deserved 4) has the leaves a (quota 4, deserved 2) and b (quota 6, deserved 2). Queue other has quota 8 and
-// deserves 4. A change of less than 10 s ago may not be known to the scheduler yet, so the former value counts too.
-// "quota" is the violation that the observer reports.
+// a stopped queue. Those pods of a queue that cannot be reclaimed must fit into what it and its ancestors deserve.
+// Its other pods do not count for that. Used cards, with those of pods that are being deleted, stay within twice the
+// quota. Scene: node h200-0 has 8 H200. Tenant top (quota 6, deserved 4) has the leaves a (quota 4, deserved 2) and b
+// (quota 6, deserved 2). Queue other has quota 8 and deserves 4. A change of less than 10 s ago may not be known to
+// the scheduler yet, so the former value counts too. "quota" is the violation that the observer reports.
 func TestPlacementsInATreeStayWithinQuotasAndGuarantees(t *testing.T) {
 	const guarantee = `load queue other guarantee=H200:4; wait 1m;` // others may use 8 - 4 = 4 cards
 
@@ -126,7 +126,7 @@ func TestPlacementsInATreeStayWithinQuotasAndGuarantees(t *testing.T) {
 			write queue a reclaimable=false
 			wait 1m
 			place x node=h200-0 cards=3 queue=a`, "quota"},
-		"a pod that is not preemptable uses 1, beside 3 that can be reclaimed": {`
+		"a pod that is not preemptable uses 1 of 2 deserved, beside 3 that can be reclaimed": {`
 			place x node=h200-0 cards=3 queue=a
 			wait 1m
 			place y node=h200-0 cards=1 queue=a volcano.sh/preemptable=false`, ""},

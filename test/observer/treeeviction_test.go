@@ -2,14 +2,16 @@ package observer
 
 import "testing"
 
-// TestAQueueOfATreeReclaimsWhatIsBorrowed: by the tree a queue below what it deserves takes cards back from queues
-// above what they deserve, with all their ancestors below the common one. By the service types ("by type") inference
-// takes cards from training down to the guarantee, and stays within what it deserves. The observer must report every
+// TestAQueueOfATreeReclaimsWhatIsBorrowed: by the tree a queue takes back cards that others borrow, and stays within
+// what it deserves. The victim's queue, and each of its ancestors below the one that both queues share, must use more
+// than it deserves. By the service types ("by type") inference takes cards from training, even such that are not
+// borrowed, and stays within what it deserves too. A gang is evicted as a whole, even if that leaves its queue below
+// what it deserves. No eviction leaves a queue or its ancestor below its guarantee. The observer must report every
 // other eviction, as "eviction", and one for a pod that is not placed in 20 s. The scheduler may not know a change of
-// the last 10 s, so what was right before it counts too. "quota" is a placement of a queue that cannot be reclaimed,
-// beyond what the queue deserves. Scene: node h200-0 has 8 H200. Tenant top deserves 4, and its leaves a and b
-// deserve 2 each; tenant other deserves 4; queue inf of inference deserves 4. Pod n waits, and victims are evicted
-// for n.
+// the last 10 s, so what was right before it counts too. "quota" is a placement beyond what a queue deserves that
+// cannot be reclaimed, so may not borrow. Scene: node h200-0 has 8 H200. Tenant top deserves 4, and its leaves a and
+// b deserve 2 each. Tenant other deserves 4; a, b and other are of training, and reclaimable. Queue inf is of
+// inference, is not reclaimable, and deserves 4. Pod n waits, and victims are evicted for n.
 func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 	// Queue b uses 4 and deserves 2, so it borrows 2.
 	const bBorrowsTwo = `
@@ -40,10 +42,7 @@ func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 			write pod n cards=1 queue=a
 			evict b1 by=cardreclaim
 			place n node=h200-0`, ""},
-		"other takes from b, whose parent uses the 4 that it deserves": {`
-			load queue top deserved=H200:4
-			wait 1m
-		` + bBorrowsTwo + `
+		"other takes from b, whose parent uses the 4 that it deserves": {bBorrowsTwo + `
 			write pod n cards=1 queue=other
 			evict b1 by=cardreclaim
 			place n node=h200-0`, "eviction"},
@@ -163,7 +162,7 @@ func TestAQueueOfATreeReclaimsWhatIsBorrowed(t *testing.T) {
 			wait 11s
 			evict o1 by=cardreclaim
 			place n node=h200-0`, "eviction"},
-		"other takes from b, which had no parent until 9 s ago": {bBorrowsTwo + `
+		"other takes from b, whose parent uses the 4 that it deserves, but was no parent of b until 9 s ago": {bBorrowsTwo + `
 			write pod n cards=1 queue=other
 			write queue b parent=
 			wait 1m

@@ -125,10 +125,10 @@ func TestFreedCardsAreKeptForThePreemptor(t *testing.T) {
 // is kept for p, the observer reports a further eviction for p, here of pod b, as violation "eviction". It does not
 // report b if another pod needs b's card, or if p cannot get the card of a any more. That is so when another pod uses
 // it, the node is cordoned, or the quota of p's queue changed. Nor does it report b within 3 s after a, as one
-// session may have evicted both, or if both are one gang. Scene: node h200-0 has 9 H200 and 100 cores. Pod "full"
-// uses 7 cards, a and b of queue training use one each. Pod p of training has priority 7 and wants 1 card and 8
-// cores. aEndsForP evicts a for p by preempt. a and b have no CPU, so the observer cannot excuse b as a victim for
-// the cores of p. In most rows b is evicted 5 s after what the row says.
+// session may have evicted both, or if both are of one job, of which no pod stays. Scene: node h200-0 has 9 H200 and
+// 100 cores. Pod "full" uses 7 cards, a and b of queue training use one each. Pod p of training has priority 7 and
+// wants 1 card and 8 cores. aEndsForP evicts a for p by preempt. a and b have no CPU, so the observer cannot excuse b
+// as a victim for the cores of p. In most rows b is evicted 5 s after what the row says.
 func TestNoPodIsEvictedForAPodThatAlreadyHasItsVictim(t *testing.T) {
 	// The first check only suspects b, the second one, 4 s later, reports it.
 	const bIsEvictedToo = `
@@ -180,12 +180,15 @@ func TestNoPodIsEvictedForAPodThatAlreadyHasItsVictim(t *testing.T) {
 			wait 9s
 			check
 		` + bEndsAndPIsPlaced, ""},
-		"b is evicted while a still ends, and pod c of b's job stays": {aOfTwoEnds + `load pod c queue=training cards=1 priority=0 node=h200-0 group=h;` +
-			`write node h200-0 cards=10;` + bIsEvictedToo + bEndsAndPIsPlaced, "eviction"},
-		"b is evicted after a, and both are one gang of two": {`
+		"b is evicted after a, and c, the third pod of their job, stays": {`
+			write node h200-0 cards=10 cpu=100
+			make pod p cpu=8
+			run g min=1 pods=a,b,c
+		` + aEndsForP + bIsEvictedToo + bEndsAndPIsPlaced, "eviction"},
+		"b is evicted after a, and both are all pods of one job": {`
 			write node h200-0 cards=9 cpu=100
 			make pod p cpu=8
-			run g min=2 pods=a,b
+			run g min=1 pods=a,b
 		` + aEndsForP + bIsEvictedToo + bEndsAndPIsPlaced, ""},
 	})
 }

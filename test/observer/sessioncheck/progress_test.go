@@ -71,8 +71,8 @@ func TestAWorkloadThatFitsAndDoesNotStartIsFound(t *testing.T) {
 
 // TestAWorkloadThatDoesNotFitMayWait: the observer must not report a workload that does not fit, or that may not
 // start. Queue q has a quota of 4 H200, 10 cores and 10 GiB; nodes h200-0 and rtx4090-0 have 8 cards and 16 cores
-// each. Each row has one reason to wait, or the pod starts or no longer fits in time. Then many sessions close, and
-// nothing is reported. "single" is a pod with a PodGroup of its own.
+// each. Each row has one reason to wait, or the pod starts or no longer fits in time. Then many sessions close, one a
+// second, and nothing is reported. "single" is a pod with a PodGroup of its own.
 func TestAWorkloadThatDoesNotFitMayWait(t *testing.T) {
 	const fivePodsTerminate = `
 		write pod old-0 group=g cards=1 card=H200 node=h200-0 charged=q deleted=true

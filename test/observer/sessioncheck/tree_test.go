@@ -94,9 +94,10 @@ func TestAWorkloadThatFitsATreeAndDoesNotStartIsFound(t *testing.T) {
 // TestAWorkloadThatDoesNotFitATreeMayWait: each row has one reason to wait in a tree, and nothing is reported
 // although many sessions close. The node has 8 H200. Tenant top has quota 6 and deserves 4. Its leaf a has quota 4
 // and deserves 2, its leaf b has quota 6 and deserves 2. Tenant other has quota 8 and deserves 4. "single p" is a pod
-// p with a PodGroup of its own. otherGaveBackSix: cardreclaim took 6 cards back from other, which may not borrow for
-// five minutes then. otherUsesSix: three jobs of other use 2 cards each. Pods that are not preemptable, or of a
-// service type that the policy does not have, do not borrow. A queue without "deserved" deserves its quota.
+// p with a PodGroup of its own. A session closes each second. otherGaveBackSix: cardreclaim took 6 cards back from
+// other, which may not borrow for five minutes then. otherUsesSix: three jobs of other use 2 cards each. Pods that
+// are not preemptable, or of a service type that the policy does not have, do not borrow. A queue without "deserved"
+// deserves its quota.
 func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
 	for t, steps := range check.Cases(t, map[string]string{
 		"3 cards in a, and b uses 4 of the 6 of top": bUsesFour + `single p queue=a cards=3`,
@@ -146,7 +147,7 @@ func TestAWorkloadThatDoesNotFitATreeMayWait(t *testing.T) {
 			write queue b deserved=H200:3
 			write queue top deserved=H200:3
 			single p queue=b cards=2`,
-		"2 cards in b; other borrows 2, by a gang of 3 pods, and is guaranteed 4": `
+		"2 cards in b; other borrows 2, by a gang of 3 pods, and is guaranteed 4: without the whole gang it uses 0": `
 			write queue other guarantee=H200:4
 			gang o queue=other pods=3 cards=2
 			write pod o-0 node=h200-0
