@@ -21,7 +21,7 @@ var tables = []table{
 	{tests: "./internal/scheduler/cardreclaim", run: "^(TestAFlatQueueWithoutQuota.*|TestAQueueOfATree.*|TestATreeReclaims.*|TestAVictimQueueOfATree.*|TestCardsThatTheInventoryLacks.*|TestDrain.*|TestTenants.*|TestTheMatrixAndTheTree.*)$", mutants: treeReclaimMutants},
 	{tests: "./internal/workload", run: "^(TestEvictionsThatAJobSurvives|TestAnyOrderOfCountingIsTheSame|TestAJobSurvives.*)$", mutants: jobFailureMutants},
 	{tests: "./internal/deviceclaim", mutants: claimMutants},
-	{tests: "./internal/card", run: "^Test(CardsAreKnown|Network|WhichDrivers|MoreCards|SharesOfSlices|OtherDevices|Missing|AMissing|SharingSoftware).*$", mutants: vendorMutants},
+	{tests: "./internal/card", run: "^Test(CardsAreKnown|Network|WhichDrivers|MoreCards|SharesOfSlices|ADeviceIsAnUnnamed|Missing|AMissing|SharingSoftware).*$", mutants: vendorMutants},
 	{tests: "./internal/cardinventory", mutants: anomalyMutants},
 	{tests: "./internal/controller/resourceslices", mutants: sliceRecordMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestClaims", mutants: claimCheckMutants},

@@ -111,8 +111,10 @@ func TestATreeReclaimsFromTheNearestQueueThatBorrows(t *testing.T) {
 	`
 
 	runTreeCases(t, tenants, map[string]treeCase{
-		"two cards: xb has borrowed one, the other comes from ya, which has borrowed one": {text: `
-			job b queue=xb min=1 running=n*3 age=9h
+		"two cards: one of three jobs of xb, which has borrowed one, and one pod of ya, which has borrowed one": {text: `
+			job b queue=xb min=1 running=n age=9h
+			job e queue=xb min=1 running=n age=9h
+			job f queue=xb min=1 running=n age=9h
 			job c queue=ya min=1 running=n*5 age=1h
 			job r queue=xa min=2 pending=2`, wantVictims: "xb 1, ya 1", wantPlaced: 2},
 		"one card: from sibling xb, which loses 9 hours, not from ya, which loses one": {text: `
