@@ -12,7 +12,7 @@ var tables = []table{
 	{tests: "./internal/controller/cardquota", run: "^Test(ANodeWakesCardQuotas.*|ANodeMore.*|AFlappingNode.*)$", mutants: operatorMutants[6:]},
 	{tests: "./internal/policy", run: "^TestOnlyAWrittenFlatEndsTheTree$", mutants: hierarchyMutants},
 	{tests: "./internal/webhook/validation", run: "^(TestARefusalDiscloses.*|TestJobsWithMoreThan256TasksAreRefused)$", mutants: disclosureMutants},
-	{tests: "./internal/scheduler/solver", run: "^(TestSolveWithinTakeLimits|TestSolveSmallProblemsAtLeastLoss)$", mutants: takeMutants},
+	{tests: "./internal/scheduler/solver", run: "^(TestSolveTakes.*|TestSolveCountsWhatAnotherRuleTakes|TestSolveSmallProblemsAtLeastLoss)$", mutants: takeMutants},
 	{tests: "./internal/scheduler/solver", run: "^(TestSearch.*|TestSolveReportsOutOfBudget)$", mutants: solverSearchMutants},
 	{tests: "./internal/scheduler/reclaimrules", run: "^TestCooldownGrows$", mutants: borrowStopMutants},
 	{tests: "./internal/scheduler/capacitycard", run: "^TestWeights.*$", mutants: queueOrderMutants},

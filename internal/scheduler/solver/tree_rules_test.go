@@ -116,16 +116,11 @@ func TestSolveForQuotasOfAllNodes(t *testing.T) {
 	})
 }
 
-// TestSolveWithinTakeLimits: a limit bounds what is taken from a queue and all below it: at most most= cards.
-// "counts" has the limits against which each pod of a job counts, one card each.
-// (1) A limit named guarantee… is strict.
-// (2) A limit named borrowed… (borrowed=true) may be exceeded by the last victim that counts against it, so that a
-// gang larger than the rest can be evicted. Before that victim, less than the limit must be taken.
-// (3) A job with onlyCounts=true is taken by another rule, before other jobs. A limit borrowed… does not refuse such
-// a job, but the job uses it up. A limit guarantee… refuses it too.
-// Node n is full, and all jobs run on it; n*3 are three pods. Each row wants the victims: "gang" is a whole job,
-// "elastic-0" a pod.
-func TestSolveWithinTakeLimits(t *testing.T) {
+// TestSolveTakesNoGuaranteedCards: a queue of a tree keeps its guarantee, so only cards above it may be
+// taken. Of the queue and all below it that is at most most= cards of a limit "guarantee…", which is strict.
+// "counts" has the limits against which each pod of a job counts, one card each. Node n is full, and all jobs
+// run on it; n*3 are three pods. Each row wants the jobs that are evicted.
+func TestSolveTakesNoGuaranteedCards(t *testing.T) {
 	checkVictims(t, map[string]victimsCase{
 		"2 cards above the guarantee: a gang of 2": {want: "gang", scene: `
 			node n
@@ -138,6 +133,45 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 			pending pods=1 cards=1
 			job gang running=n*2 counts=guarantee loss=1
 			job other running=n loss=9`},
+		"2 cards above the guarantee: 2 elastic pods would fit, the whole job of 3 does not": {want: "no plan", scene: `
+			node n
+			limit guarantee most=2
+			pending pods=3 cards=1
+			job elastic running=n*3 elastic=2 counts=guarantee loss=1`},
+		"two queues with 1 card each: one gang of each": {want: "x1 y1", scene: `
+			node n
+			limit guaranteeOfX most=1
+			limit guaranteeOfY most=1
+			pending pods=2 cards=1
+			job x1 running=n counts=guaranteeOfX loss=1
+			job x2 running=n counts=guaranteeOfX loss=2
+			job y1 running=n counts=guaranteeOfY loss=8`},
+		"two queues with 5 cards each, their parent with 1: the gang of either queue, not both": {want: "x other", scene: `
+			node n
+			limit guaranteeOfX most=5
+			limit guaranteeOfY most=5
+			limit guaranteeOfParent most=1
+			pending pods=2 cards=1
+			job x running=n counts=guaranteeOfX,guaranteeOfParent loss=1
+			job y running=n counts=guaranteeOfY,guaranteeOfParent loss=2
+			job other running=n loss=9`},
+		"1 card above the guarantee: a job of a higher rank instead of a second one of the queue": {want: "first high", scene: `
+			node n
+			limit guarantee most=1
+			pending pods=2 cards=1
+			job first running=n counts=guarantee loss=1
+			job second running=n counts=guarantee loss=2
+			job high running=n rank=1 loss=9`},
+	})
+}
+
+// TestSolveTakesBorrowedCards: a queue of a tree gives back what it and all below it have borrowed. That is
+// most= cards of a limit "borrowed…". The last victim that counts against it may exceed it, so that a gang
+// larger than the rest can be evicted. Before that victim, less than the limit must be taken. "counts" has
+// the limits against which each pod of a job counts, one card each. Node n is full, and all jobs run on it;
+// n*3 are three pods. Each row wants the victims: "gang" is a whole job, "elastic-0" a pod.
+func TestSolveTakesBorrowedCards(t *testing.T) {
+	checkVictims(t, map[string]victimsCase{
 		"1 borrowed card: a gang of 2, which exceeds it as the last victim": {want: "gang", scene: `
 			node n
 			limit borrowed most=1 borrowed=true
@@ -181,28 +215,6 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 			pending pods=2 cards=1
 			job elastic running=n*2 elastic=1 loss=1
 			pod elastic 0 counts=borrowed*2`},
-		"2 cards above the guarantee: 2 elastic pods would fit, the whole job of 3 does not": {want: "no plan", scene: `
-			node n
-			limit guarantee most=2
-			pending pods=3 cards=1
-			job elastic running=n*3 elastic=2 counts=guarantee loss=1`},
-		"two queues with 1 card each: one gang of each": {want: "x1 y1", scene: `
-			node n
-			limit guaranteeOfX most=1
-			limit guaranteeOfY most=1
-			pending pods=2 cards=1
-			job x1 running=n counts=guaranteeOfX loss=1
-			job x2 running=n counts=guaranteeOfX loss=2
-			job y1 running=n counts=guaranteeOfY loss=8`},
-		"two queues with 5 cards each, their parent with 1: the gang of either queue, not both": {want: "x other", scene: `
-			node n
-			limit guaranteeOfX most=5
-			limit guaranteeOfY most=5
-			limit guaranteeOfParent most=1
-			pending pods=2 cards=1
-			job x running=n counts=guaranteeOfX,guaranteeOfParent loss=1
-			job y running=n counts=guaranteeOfY,guaranteeOfParent loss=2
-			job other running=n loss=9`},
 		"the parent has borrowed 3: y's gang of 2 leaves 1, so x's gang of 3 may be the last": {want: "x y", scene: `
 			node n
 			limit borrowedByX most=1 borrowed=true
@@ -219,6 +231,17 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 			pending pods=5 cards=1
 			job x running=n*3 counts=borrowedByX,borrowedByParent loss=1
 			job y running=n*2 counts=borrowedByY,borrowedByParent loss=1`},
+	})
+}
+
+// TestSolveCountsWhatAnotherRuleTakes: a job with onlyCounts=true is taken by another rule than "take what is
+// borrowed", and before other jobs. So the limit "borrowed" does not refuse it, but the job uses the limit
+// up. Another job needs some of the limit left, and may exceed it as the last victim. The limit "guarantee"
+// refuses jobs with onlyCounts=true, too. "counts" has the limits against which each pod of a job counts, one
+// card each. Node n is full, and all jobs run on it; n*3 are three pods. Each row wants the jobs that are
+// evicted.
+func TestSolveCountsWhatAnotherRuleTakes(t *testing.T) {
+	checkVictims(t, map[string]victimsCase{
 		"1 borrowed card, two jobs that another rule takes and that only count: both": {want: "first second", scene: `
 			node n
 			limit borrowed most=1 borrowed=true
@@ -261,13 +284,6 @@ func TestSolveWithinTakeLimits(t *testing.T) {
 			pending pods=1 cards=1
 			job onlyCounts running=n counts=borrowed,guarantee onlyCounts=true loss=1
 			job other running=n loss=9`},
-		"1 card above the guarantee: a job of a higher rank instead of a second one of the queue": {want: "first high", scene: `
-			node n
-			limit guarantee most=1
-			pending pods=2 cards=1
-			job first running=n counts=guarantee loss=1
-			job second running=n counts=guarantee loss=2
-			job high running=n rank=1 loss=9`},
 	})
 }
 
