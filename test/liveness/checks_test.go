@@ -49,9 +49,10 @@ func newWantOfHi(since time.Duration, preempts bool) *want {
 // TestAJobThatTakesCardsKeptForAnotherIsFound: a check of the random sequences must find a job that takes a card
 // which is kept for another. An eviction frees a card for a pod, and the scheduler keeps the card for it for five
 // minutes. Only jobs of higher priority in the queue of the pod, and jobs for which cards were freed too, may take
-// what preempt freed. What cardreclaim freed is kept only from jobs from which the pod may reclaim. Job hi
-// (queue q of inference, priority 9) waits for the card of node n. Between two sessions, the job of the row is placed
-// there: placedGroup("x", "tra", 9) is job x of queue tra, of training, with priority 9.
+// what preempt freed. What cardreclaim freed is kept only from jobs from which the pod may reclaim. Job hi (queue q
+// of inference, priority 9) waits for the card of node n. Queue other has no service type, so hi may not reclaim from
+// it. Between two sessions, the job of the row is placed there: placedGroup("x", "tra", 9) is job x of queue tra, of
+// training, with priority 9.
 func TestAJobThatTakesCardsKeptForAnotherIsFound(t *testing.T) {
 	const tookIt = "took what was freed for another"
 

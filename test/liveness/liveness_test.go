@@ -143,7 +143,7 @@ func TestASchedulerThatDoesLessThanItMustIsFound(t *testing.T) {
 			job a queue=tra min=2 pending=2
 			job t queue=tra min=3 pending=3
 		` + allocateLacks, "fits and waits for ever"},
-		"cardreclaim pipelines a gang of inference, and nothing starts": {fleet + inferenceWaits + `
+		"cardreclaim pipelines a gang of inference onto free cards, beside a job that waits too, and nothing starts": {fleet + inferenceWaits + `
 			job t queue=tra min=3 pending=3
 		` + allocateLacks, "pipelined and waits for ever"},
 		"a gang of 3 does not fit":                    {fleet + "job i queue=inf min=3 pending=3", ""},

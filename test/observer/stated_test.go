@@ -31,10 +31,10 @@ func TestAPodGroupWithoutPodsRequestsWhatTheSchedulerStates(t *testing.T) {
 		"7 of B are stated":                        {sevenOfAOrB, refused("B", 7, 3), false, "[{[B] 7}]"},
 		"8 of B are stated, more than 7":           {sevenOfAOrB, refused("B", 8, 3), true, "[{[B] 8}]"},
 		"5 of B are stated, so 2 of A or B remain": {sevenOfAOrB, refused("B", 5, 3), true, "[{[B] 5} {[A B] 2}]"},
-		"the queue has no quota, so the scheduler names A for both": {sevenOfAOrB, refused("A", 7, 0), true, "[{[A B] 7}]"},
-		"no minResources, of a Volcano job":                         {nil, refused("B", 8, 3), true, "[{[B] 8}]"},
-		"no minResources, of no Volcano job":                        {nil, refused("B", 8, 3), false, "[]"},
-		"a message that is not about a quota":                       {nil, "Queue <q> is Closed, not Open", true, "[]"},
+		"the queue has no quota of A and B, so the scheduler names one of them for both": {sevenOfAOrB, refused("A", 7, 0), true, "[{[A B] 7}]"},
+		"no minResources, of a Volcano job":                                              {nil, refused("B", 8, 3), true, "[{[B] 8}]"},
+		"no minResources, of no Volcano job":                                             {nil, refused("B", 8, 3), false, "[]"},
+		"a message that is not about a quota":                                            {nil, "Queue <q> is Closed, not Open", true, "[]"},
 	}) {
 		group := builder.PodGroup("lab", "g").Queue("q").Unschedulable(tc.message).Obj()
 		if tc.isOfJob {

@@ -110,10 +110,10 @@ func TestAQueueOfATreeTakesWorkOnlyIfItIsAnOpenLeaf(t *testing.T) {
 
 // TestAPlacementLeavesUnusedGuaranteesOfOthersFree: after queue q has placed a pod with one card A, the free cards of
 // the nodes must still cover what others are guaranteed and do not use. So must what is left of the quota of q's
-// parent, for q's siblings. q may use its own guarantee, and that of its parent. "use" has the placed pod already:
-// "q:5 r:3" means that q uses 5 and r uses 3. In "flat" q and r have no parent, and r is guaranteed 4. In "family"
-// parent top has a quota of 8 and is guaranteed 4, its children q 1 and r 3. The last number of a row is the cards of
-// all nodes.
+// parent, for q's siblings. q may use its own guarantee, and that of its parent, as far as q's siblings leave it.
+// "use" has the placed pod already: "q:5 r:3" means that q uses 5 and r uses 3. In "flat" q and r have no parent, and
+// r is guaranteed 4. In "family" parent top has a quota of 8 and is guaranteed 4, its children q 1 and r 3. The last
+// number of a row is the cards of all nodes.
 func TestAPlacementLeavesUnusedGuaranteesOfOthersFree(t *testing.T) {
 	const flat = "q quota=A:8; r quota=A:8 deserved=A:4 guarantee=A:4;"
 	const family = "top quota=A:8 deserved=A:8 guarantee=A:4; q parent=top quota=A:8 guarantee=A:1; r parent=top quota=A:8 guarantee=A:3;"
@@ -122,15 +122,15 @@ func TestAPlacementLeavesUnusedGuaranteesOfOthersFree(t *testing.T) {
 		nodeCards   int64
 		wantTakes   bool
 	}{
-		"8 - 4 used by q = 4 free, r is guaranteed 4":                          {flat, "q:4", 8, false},
-		"8 - 5 used by q = 3 free, r is guaranteed 4":                          {flat, "q:5", 8, true},
-		"8 - 5 - 3 = 0 free, r is guaranteed 1 more than it uses":              {flat, "q:5 r:3", 8, true},
-		"8 - 4 - 4 = 0 free, r uses all that it is guaranteed":                 {flat, "q:4 r:4", 8, false},
-		"4 - 1 = 3 free, q uses its own guarantee, r is guaranteed 3":          {family, "q:1", 4, false},
-		"2 - 1 = 1 free, r is guaranteed 3, but q uses only its own guarantee": {family, "q:1", 2, false},
-		"q uses 6 of the 8 of top, and its sibling r is guaranteed 3":          {family, "q:6", 20, true},
-		"q uses 5 of the 8 of top, and its sibling r is guaranteed 3":          {family, "q:5", 20, false},
-		"6 - 2 - 1 = 3 free; r is guaranteed 2 more, and s outside 2":          {family + "s quota=A:8 guarantee=A:2", "q:2 r:1", 6, true},
+		"8 - 4 used by q = 4 free, r is guaranteed 4":                                                              {flat, "q:4", 8, false},
+		"8 - 5 used by q = 3 free, r is guaranteed 4":                                                              {flat, "q:5", 8, true},
+		"8 - 5 - 3 = 0 free, r is guaranteed 1 more than it uses":                                                  {flat, "q:5 r:3", 8, true},
+		"8 - 4 - 4 = 0 free, r uses all that it is guaranteed":                                                     {flat, "q:4 r:4", 8, false},
+		"4 - 1 = 3 free, q uses its own guarantee, r is guaranteed 3":                                              {family, "q:1", 4, false},
+		"2 - 1 = 1 free, r is guaranteed 3, but q uses only its own guarantee":                                     {family, "q:1", 2, false},
+		"q uses 6 of the 8 of top, and its sibling r is guaranteed 3":                                              {family, "q:6", 20, true},
+		"q uses 5 of the 8 of top, and its sibling r is guaranteed 3":                                              {family, "q:5", 20, false},
+		"6 - 2 - 1 = 3 free; r is guaranteed 2 more, s outside 2, and the 4 guaranteed to top are q's 1 and r's 3": {family + "s quota=A:8 guarantee=A:2", "q:2 r:1", 6, true},
 		"9 - 5 = 4 free; r is guaranteed 3, s outside 2, but the pod uses only the 8 guaranteed to top": {
 			strings.Replace(family, "guarantee=A:4", "guarantee=A:8", 1) + "s quota=A:8 guarantee=A:2", "q:5", 9, false,
 		},
