@@ -53,17 +53,16 @@ func TestAStreamHasReachedAListWhenItMissesNothingOfIt(t *testing.T) {
 // another one 2, 3 and 9. The observer takes those up to a revision in one order, each of them once. Later
 // changes stay in their streams.
 func TestChangesOfAllStreamsAreTakenInTheOrderOfTheirRevisions(t *testing.T) {
-	one := newStream(listing{objects: map[types.UID]int64{}})
-	two := newStream(listing{objects: map[types.UID]int64{}})
-	for _, revision := range []int64{1, 4, 7} {
-		one.addChange(changeAt(revision, "a", false))
+	streams := []*stream{
+		newStream(listing{objects: map[types.UID]int64{}}),
+		newStream(listing{objects: map[types.UID]int64{}}),
+	}
+	for i, revisions := range [][]int64{{1, 4, 7}, {2, 3, 9}} {
+		for _, revision := range revisions {
+			streams[i].addChange(changeAt(revision, fmt.Sprint("pod of stream ", i), false))
+		}
 	}
 
-	for _, revision := range []int64{2, 3, 9} {
-		two.addChange(changeAt(revision, "b", false))
-	}
-
-	streams := []*stream{one, two}
 	for _, step := range []struct {
 		until int64
 		want  []int64
