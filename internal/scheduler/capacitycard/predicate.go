@@ -70,8 +70,11 @@ func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api
 
 		key.queue = r.Job.Queue
 		key.name, _ = c.Inventory.CardOnNode(node.Name, r.Request.Resource)
-		exceeded = &c.Ledger.Check(string(key.queue), r.Request.On(key.name).OnlyCards(), within)[0] // which cardFits has found
-		key.limit = limitKey{exceeded.Kind, exceeded.Queue, exceeded.Limit, exceeded.GracePeriod}
+		// cardFits has found it with the same question.
+		if found := c.Ledger.Check(string(key.queue), r.Request.On(key.name).OnlyCards(), within); len(found) > 0 {
+			exceeded = &found[0]
+			key.limit = limitKey{exceeded.Kind, exceeded.Queue, exceeded.Limit, exceeded.GracePeriod}
+		}
 		if reason != quotaTerminating { // whose message does not contain it
 			key.count = r.Request.Count
 		}
@@ -81,7 +84,7 @@ func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api
 }
 
 // canEvictionsHelp reports whether a node that refuses a pod for a reason may fit it after evictions there.
-// Volcano's preempt tries such nodes only.
+// Volcano's preempt leaves out the nodes for which it does not.
 func canEvictionsHelp(reason int) bool {
 	switch reason {
 	case quotaExceeded, cardsAreStuck, keptForPreemptors, quotaKeptForPreemptors, cardsAwaitedByOthers:

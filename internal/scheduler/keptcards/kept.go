@@ -29,7 +29,7 @@ type Kept struct {
 	reclaimedCards map[string][]keptCardsOwner
 	// preemptedCards are kept for the pods for which preempt freed them.
 	preemptedCards preemptedCards
-	// keptCharges are what is kept of the quotas for the pods of reclaimedCards.
+	// keptCharges are what is kept of the quotas for the pods of reclaimedCards and preemptedCards.
 	keptCharges map[api.TaskID]*quota.Charge
 	// awaited are the free cards that are kept for waiting jobs, nil for none.
 	awaited *awaitedCards
@@ -104,8 +104,8 @@ func waitingCharge(request *workload.Request, queue api.QueueID, name card.Name)
 	return charge
 }
 
-// keepQuota keeps quota for a pod for which cards are kept on a node: others could use up what its queue and their
-// ancestors have in common.
+// keepQuota keeps quota for a pod for which cards are kept on a node: others could use up the quota of the
+// ancestors that their queue shares with its own.
 func (k *Kept) keepQuota(task *api.TaskInfo, queue api.QueueID, node string) {
 	request := k.RequestFor(task)
 	name, allowed := k.CardFor(request, node)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeaffinity"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler"
@@ -71,10 +73,10 @@ func refusalFor(task *api.TaskInfo, node *api.NodeInfo, err error) simulation.No
 		return simulation.NodeRefusal{Cause: simulation.LacksCompute, Text: describeLacking(task, node)}
 	}
 
-	for _, taint := range node.Node.Spec.Taints {
-		if slices.Contains(reasons, fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)) {
-			return simulation.NodeRefusal{Cause: simulation.UntoleratedTaint, Text: taint.ToString()}
-		}
+	// Of a taint and labels that are not selected, Volcano states one by chance. The taint comes first.
+	taint, isUntolerated := corev1helpers.FindMatchingUntoleratedTaint(node.Node.Spec.Taints, task.Pod.Spec.Tolerations, helper.DoNotScheduleTaintsFilterFunc())
+	if isUntolerated {
+		return simulation.NodeRefusal{Cause: simulation.UntoleratedTaint, Text: taint.ToString()}
 	}
 
 	refusal := simulation.NodeRefusal{Text: strings.Join(reasons, ", ")}
@@ -100,7 +102,7 @@ func reasonsOf(err error) []string {
 }
 
 // describeLacking says of what a node has too little left for a pod beside cards, "" for nothing. A node may be over
-// its allocatable amount; then 0 is left. Pods that are being deleted leave theirs.
+// its allocatable amount; then 0 is left. Pods that are being deleted leave their CPU and memory, but count as pods.
 func describeLacking(task *api.TaskInfo, node *api.NodeInfo) string {
 	var lacking []string
 	left := node.FutureIdle()
