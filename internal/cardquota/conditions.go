@@ -251,7 +251,7 @@ func treeSyncedCondition(q *v1alpha1.CardQuota, w QueueWrite) (metav1.Condition,
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonPriorityCut, carries+"its priority is the nearest one of its service type: %s", w.CutPriority), true
 	case w.IsFlat:
 		if unused := describeUnusedFields(q); unused != "" {
-			if q.Spec.ServiceType == "" {
+			if q.Spec.ServiceType == "" { // a parent grants nothing while queues are flat
 				carries = fmt.Sprintf("queue %s has an empty quota: ", q.QueueName())
 			}
 			return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonTreeFieldsUnused, carries+"%s", unused), true

@@ -153,6 +153,7 @@ func (f Family) boundsFor(key quota.Resource) bounds {
 		return b
 	}
 
+	// The webhook reads the missing limit of a parent as 0, so it allows no limit of a child.
 	above := liveAmounts(f.Parent, key)
 	b.most = above
 
@@ -164,8 +165,8 @@ func (f Family) boundsFor(key quota.Resource) bounds {
 		b.most[guaranteeIndex] = limitOrNone(f.Parent, above[limitIndex])
 	}
 
-	// The webhook sums deserved and guarantee over the children. It compares each limit alone, so siblings take
-	// nothing of that.
+	// The webhook sums deserved and guarantee over the children. It compares each limit with
+	// the parent's alone, so siblings do not lower what is left of that.
 	for _, sibling := range f.Siblings {
 		live := liveAmounts(sibling, key)
 		b.most[deservedIndex] = max(0, b.most[deservedIndex]-live[deservedIndex])

@@ -17,11 +17,11 @@ type PodUsage struct {
 	Since  time.Time
 }
 
-// AddUncounted adds what pods have used while no replica counted: from the time until which the part of their
-// sum was counted, at most maxUncounted, until this meter began to count. For a new sum that is the
-// time of the part that takes it. Without a loaded part it adds nothing, because then nothing was billed
-// before. The use of a pod that ended in that time is lost: usages are those of the first count. It does nothing before
-// the first count, and a second time.
+// AddUncounted bills once what pods have used while no replica counted, as after a restart: from the time until which
+// their sum was counted, at most maxUncounted, until this meter began to count. Each part, which is one stored text of
+// sums, says until when its sums were counted. A new sum has the time of the part that takes it. Without a loaded part
+// it adds nothing, because then nothing was billed before. The use of a pod that ended in that time is lost: usages are
+// those of the first count. It does nothing before the first count, and a second time.
 func (m *Meter) AddUncounted(usages []PodUsage) {
 	if m.begunAt.IsZero() || m.hasUncounted {
 		return
@@ -34,7 +34,7 @@ func (m *Meter) AddUncounted(usages []PodUsage) {
 
 	for i := range usages {
 		if usages[i].Count > 0 {
-			m.sumOf(usages[i].Series)
+			m.sumOf(usages[i].Series) // which adds a sum for a new series
 		}
 	}
 

@@ -69,8 +69,8 @@ func TestOnlyAWrittenFlatEndsTheTree(t *testing.T) {
 }
 
 // TestATextThatIsNoPolicyIsRefused: a user who may write the ConfigMap that keeps the policy in force may have
-// written anything. A text that is not a policy in force is an error, and not an empty policy. The last text is
-// a policy, but is not in force.
+// written anything. A text that is not a policy in force is an error, and not an empty policy. {} has not the name
+// of the policy. The last text has it, but no service types in its status, which every policy in force has.
 func TestATextThatIsNoPolicyIsRefused(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", "{}", `{"metadata":{"name":"default"}}`} {
 		_, err := DecodeKept(text)

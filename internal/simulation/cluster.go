@@ -202,6 +202,8 @@ type RefusalCause int
 const (
 	// OtherRefusal is in the words of Kubernetes.
 	OtherRefusal RefusalCause = iota
+	// Cordoned: the pod does not tolerate that the node is cordoned. It has no text.
+	Cordoned
 	// UntoleratedTaint: the taint.
 	UntoleratedTaint
 	// NotSelected: the node selector or the node affinity of the pod, in the words of Kubernetes.

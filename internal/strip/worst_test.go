@@ -131,9 +131,10 @@ func TestCardsAreKeptOfTooManyResources(t *testing.T) {
 }
 
 // TestAForeignLocalCardQuotaIsKeptAsItsName: the operator keeps the LocalCardQuotas of all namespaces. Of the
-// metadata it keeps only name, UID, version, deletion and up to two owners. One that the operator made has
-// the CardQuota of its name as the only owner, and keeps its status. A tenant can write others, or keep a
-// deleted one by a finalizer. They keep no status. Each takes at most 64 KiB.
+// metadata it keeps only namespace, name, UID, version, deletion and up to two owners. One that the operator made
+// has the CardQuota of its name as the only owner, and keeps its status. A tenant can write others, which keep no
+// status. By a finalizer they stay although the operator deletes them, as all of these rows. Each takes at most
+// 64 KiB of memory.
 func TestAForeignLocalCardQuotaIsKeptAsItsName(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	now := metav1.Now()

@@ -69,9 +69,10 @@ func areValidNames(names []card.Name) bool {
 	})
 }
 
-// addStated returns the requests of a PodGroup, of which the one that a refusal is about is as the refusal states it. If
-// none is, a vcjob has one more. A refusal of a queue that has quota for none of the cards (Limit is 0) names only one of
-// them, so the others are added.
+// addStated returns the requests of a PodGroup with what a refusal states. It replaces the first request that has all
+// cards of the refusal. If the refusal is about fewer cards, the rest stays a request of its own. If no request has its
+// cards, it is added to those of a vcjob. A refusal of a queue that has quota for none of the cards (Limit is 0) names
+// only one of them, so it gets all names of the request.
 func addStated(requests []quota.CardRequest, stated *workload.Refusal, isVCJob bool) []quota.CardRequest {
 	names := stated.CardNames()
 	isMeant := func(request quota.CardRequest) bool {

@@ -284,12 +284,16 @@ func (h *handlers) workloadInput(ctx context.Context, req admission.Request) (ru
 	return input, nil
 }
 
-// queuesAround returns a Queue, the Queues above it as far as they are known, and those directly below it. find returns
-// a Queue by name, nil for an unknown one.
+// queuesAround returns a Queue, the Queues above it as far as they are known, and one of those directly below it: rules
+// ask only whether there is any. find returns a Queue by name, nil for an unknown one. root is above all, so it needs none.
 func (h *handlers) queuesAround(ctx context.Context, queue *v1beta1.Queue, find func(name string) *v1beta1.Queue) []*v1beta1.Queue {
-	var around []*v1beta1.Queue
+	around := []*v1beta1.Queue{queue}
+	if queue.Name == workload.RootQueue {
+		return around
+	}
+
 	// Administrators can write any parent into a Queue, so the path may be a cycle.
-	for at := queue; at != nil && !slices.Contains(around, at); at = find(at.Spec.Parent) {
+	for at := find(queue.Spec.Parent); at != nil && !slices.Contains(around, at); at = find(at.Spec.Parent) {
 		around = append(around, at)
 	}
 
@@ -297,10 +301,10 @@ func (h *handlers) queuesAround(ctx context.Context, queue *v1beta1.Queue, find 
 	if err := h.cached.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
 		return around // the scheduler checks again
 	}
-	for i := range queues.Items {
-		if queues.Items[i].Spec.Parent == queue.Name {
-			around = append(around, &queues.Items[i])
-		}
+
+	isBelow := func(q v1beta1.Queue) bool { return q.Spec.Parent == queue.Name }
+	if i := slices.IndexFunc(queues.Items, isBelow); i >= 0 {
+		around = append(around, &queues.Items[i])
 	}
 
 	return around

@@ -119,7 +119,8 @@ func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 		s.scaleDeployment("web", []int{12, 2, 10}[i%3])
 		s.Eventually(func() int { return len(s.podsOf("web")) }).Should(Equal([]int{12, 2, 10}[i%3]))
 
-		// The quota has fallen from 7 to 3, or from 9 to 1. For 12 sessions the observer allows what the higher one did.
+		// The quota has fallen from 7 to 3, or from 9 to 1. After 12 sessions the observer surely allows no more than the
+		// lower one. Then two pods are added to the 10 of the second time: one that starts would be reported.
 		if i == 6 || i == 8 {
 			s.Expect(s.deployment.AwaitSessions(s.ctx, 12)).To(Succeed())
 			s.scaleDeployment("web", 12)

@@ -103,8 +103,9 @@ func TestWhatIfIsWhatTheSchedulerDoes(t *testing.T) {
 }
 
 // TestSiblingsOfATreeLendEachOtherCards: in a tree of quotas siblings lend each other what they do not use, and take
-// it back. Each scene is a function with its numbers in its comment, and has nodes of its own. Scenes that stop a
-// program or change the policy of all run last, one after the other.
+// it back. The scenes are those of runTreeScenes: lending and reclaim between siblings, guarantees, hold and drain,
+// priorities, sums of a subtree. Each is a function with its numbers in its comment, and has nodes of its own. Scenes
+// that stop a program or change the policy of all run last, one after the other.
 func TestSiblingsOfATreeLendEachOtherCards(t *testing.T) {
 	t.Parallel()
 	runTreeScenes(t)

@@ -184,7 +184,8 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) {
 	reader.ListInto(ctx, r, &corev1.NamespaceList{}, &c.Namespaces)
 }
 
-// newInventoryStatus returns what the operator would write to the status of the CardInventory.
+// newInventoryStatus returns what the operator would write to the status of the CardInventory, without what only it knows:
+// the service types of queues, and names of cards that have changed.
 func newInventoryStatus(c *Cluster, tracker *card.Tracker) *v1alpha1.CardInventoryStatus {
 	// Queues without a CardQuota grant cards too, by the quota in their annotation.
 	tree := cardquota.TreeInForce(c.Policy, c.Quotas, c.Queues)

@@ -11,7 +11,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/output"
-	"cardquota.dev/operator/internal/quota"
 )
 
 // List is the document of kubectl cardquota top.
@@ -126,15 +125,25 @@ func treeOf(quotas []*v1alpha1.CardQuota) *cardquota.Tree {
 	return cardquota.NewTree(quotas, nil, v1alpha1.UnmanagedEnforce) // no Queues, so what unmanaged ones may use does not matter
 }
 
-// pathTo returns the CardQuotas above one, the highest first, and itself. In a cycle each would be above itself, so
-// there the path is the CardQuota alone.
+// pathTo returns the CardQuotas above one, the highest first, and itself. A cycle has no highest one, so the path begins
+// with the nearest of its members.
 func pathTo(tree *cardquota.Tree, to *v1alpha1.CardQuota) []*v1alpha1.CardQuota {
 	path := []*v1alpha1.CardQuota{to}
-	if tree.Fault(to.Name).Kind != quota.ParentCycle {
-		path = append(path, tree.Ancestors(to.Name)...)
-		slices.Reverse(path)
+	for _, above := range tree.Ancestors(to.Name) {
+		if isInCycle(tree, path[len(path)-1]) {
+			break
+		}
+		path = append(path, above)
 	}
+
+	slices.Reverse(path)
 	return path
+}
+
+// isInCycle reports whether the parents of a CardQuota lead back to it.
+func isInCycle(tree *cardquota.Tree, q *v1alpha1.CardQuota) bool {
+	above := tree.Ancestors(q.Name)
+	return len(above) > 0 && above[len(above)-1].Spec.Parent == q.Name
 }
 
 // Objects returns the CardQuotas or LocalCardQuotas of the list.

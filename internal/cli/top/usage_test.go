@@ -62,6 +62,7 @@ func TestCardQuotasAreListedByTenantOrAsATree(t *testing.T) {
 		"a and b are parents of each other":       {cycle, nil, []string{"0 a", "0 b"}, nil},
 		"both of the cycle are named":             {cycle, []string{"b", "a"}, []string{"0 a", "0 b"}, nil},
 		"a child of the cycle is named":           {append(cycle, newTreeQuota("c", "x", "a")), []string{"c"}, []string{"0 c"}, nil},
+		"a of the cycle is named: its child too":  {append(cycle, newTreeQuota("c", "x", "a")), []string{"a"}, []string{"0 a", "1 c"}, nil},
 		"the parent does not exist":               {orphan, nil, []string{"0 a"}, nil},
 	}) {
 		list, missing := NewList(tc.quotas, tc.names...)

@@ -112,7 +112,8 @@ func (r *inputReader) readPolicies(ctx context.Context) {
 }
 
 // readFleet reads nodes and pods, if the workload waits for them. Without the right to do so, or to read
-// which cards the policy maps, the cards are those of the CardInventory.
+// which cards the policy maps, the cards are those of the CardInventory, or without that right, too, those that the pods
+// of the workload name. A user who may read all pods also learns the names of workloads of others.
 func (r *inputReader) readFleet(ctx context.Context) {
 	r.tracker = &card.Tracker{}
 	r.resolver = workload.Resolver{Inventory: card.NewInventory(nil), Schedulers: r.input.Schedulers()}
@@ -121,7 +122,7 @@ func (r *inputReader) readFleet(ctx context.Context) {
 	}
 
 	r.loaded = reader.ReadWorkloads(ctx, r.Reader)
-	r.IgnoreMissingKind()
+	r.IgnoreMissingKind() // a cluster may lack the kinds of Volcano or ours
 	r.tracker = r.loaded.Tracker()
 	inventory := r.tracker.Inventory()
 	switch {

@@ -50,7 +50,7 @@ func (c *CardReclaim) UnInitialize() {}
 
 // Execute searches victims for pending pods, and evicts them.
 func (c *CardReclaim) Execute(ssn *framework.Session) {
-	c.shared.Search.ForgetQueues(ssn.Queues)
+	c.shared.Search.ForgetQueues(ssn.Queues) // drops the metrics of all other queues
 	plugin, ok := c.shared.Cache.PluginFor(ssn.UID)
 	if !ok {
 		return

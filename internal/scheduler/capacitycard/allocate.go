@@ -61,7 +61,9 @@ func (a *allocation) weightedShare(queue *api.QueueInfo) float64 {
 // allocatable checks a pod before Volcano looks for a node: some card of its request, and its
 // CPU and memory, must fit the quota.
 func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
-	a.step.begin(a) // the session gets all its jobs back; overused does so before, unless enabledOverused is off
+	// A step of a tree hides the jobs of other queues while Volcano lists jobs. From here on Volcano needs all of them.
+	// The hook overused gives them back before, unless enabledOverused is off.
+	a.step.begin(a)
 	r, known := a.CheckInputFor(task)
 	if !known {
 		return false
@@ -72,7 +74,7 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	}
 
 	a.jobsAhead.markTried(r.Job)
-	if a.leaveToSecondRun(r) { // in a tree: its queue would borrow for it, and others need not
+	if a.leaveToSecondRun(r) { // in a tree, pods for which their queue must borrow wait for those that need no borrowing
 		return false
 	}
 
@@ -91,11 +93,11 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	return false
 }
 
-// waitsForQuota reports whether a pod waits for others to release quota: the quota has no room for it,
-// even without what this session gave the pod's own job and may undo. A pod that exceeds the whole quota, as if
-// the queue used nothing, does not wait for it: no released card helps it. Enqueue lets such a pod pass, because
-// it may spread the cards of one pod over several names.
+// waitsForQuota reports whether a pod waits for others to release quota: it has no room for the pod, also if what this
+// session gave the pod's own job did not count. A pod that exceeds the whole quota, as if the queue used nothing, does
+// not wait for it: no released card helps it.
 func (a *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
+	// Enqueue lets such a pod pass, because it may spread the cards of one pod over several names.
 	if !a.Ledger.Fits(string(job.Queue), request.OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}) {
 		return false
 	}

@@ -142,10 +142,10 @@ func (c *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fit
 // prePredicate starts a node search. Volcano calls it before each search. It sets how many
 // nodes Volcano checks: all for a pod with alternatives, since any node may have its first one,
 // and all for preempt, since a sample may lack the node where no gang must break. It evicts the rest of gangs
-// that the last search broke, and notes whether Volcano's action reclaim searches: preemptive has allowed the
-// pod just before. For preempt it refuses a pod for which nothing may be evicted.
+// that the last search broke, and notes whether Volcano's action reclaim searches: its hook, podReclaim.preemptive,
+// has named the pod as the candidate just before. For preempt it refuses a pod for which nothing may be evicted.
 func (c *nodeChoice) prePredicate(task *api.TaskInfo) error {
-	c.events.reportLongSession()
+	c.events.reportLongSession() // so that no heartbeat expires during a long session
 	options.ServerOpts.PercentageOfNodesToFind = c.percentageOfNodes
 	if c.preemption.IsRunning() || len(c.RequestFor(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes

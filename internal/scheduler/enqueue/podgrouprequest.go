@@ -100,10 +100,10 @@ func (v *Votes) announcedBy(read *PodGroupRequest, withTotal bool) (quota.JobReq
 	return v.Cache.Resolver.PodGroupRequest(read.annotation, withTotal, read.minResources)
 }
 
-// findVCJob returns the Volcano job that controls the PodGroup of a job, nil while it is not known.
-// Another job of the same name does not count.
+// findVCJob returns the Volcano job that controls the PodGroup of a job, nil while it is not known. name is that of the
+// controller of the PodGroup, so there is one. Another job of the same name does not count.
 func (v *Votes) findVCJob(job *api.JobInfo, name string) *batch.Job {
-	if !v.Cache.VCJobs().OpenSession(v.Volcano) {
+	if !v.Cache.VCJobs().OpenSession(v.Volcano) { // not all jobs are read yet
 		return nil
 	}
 	found, known := v.Cache.VCJobs().VCJob(job.Namespace, name)

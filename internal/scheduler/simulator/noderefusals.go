@@ -57,7 +57,8 @@ func NodeRefusals(c *simulation.Cluster, pod *corev1.Pod, now time.Time) (refusa
 
 	refusals = map[string]simulation.NodeRefusal{}
 	for _, node := range ssn.NodeList {
-		if refusal := refusalFor(task, node, ssn.PredicateForAllocateAction(task, node)); refusal.Text != "" {
+		refusal := refusalFor(task, node, ssn.PredicateForAllocateAction(task, node))
+		if refusal != (simulation.NodeRefusal{}) {
 			refusals[node.Name] = refusal
 		}
 	}
@@ -65,15 +66,23 @@ func NodeRefusals(c *simulation.Cluster, pod *corev1.Pod, now time.Time) (refusa
 	return refusals, nil
 }
 
-// refusalFor returns why a node refuses a pod, from what the predicates say, without a text if it does not. A full
+// refusalFor returns why a node refuses a pod, from what the predicates say, nothing if it does not. A full
 // node counts only where nothing else is in the way: a taint stays when other pods have ended.
 func refusalFor(task *api.TaskInfo, node *api.NodeInfo, err error) simulation.NodeRefusal {
 	reasons := slices.DeleteFunc(reasonsOf(err), func(reason string) bool { return reason == api.NodePodNumberExceeded })
 	if len(reasons) == 0 {
-		return simulation.NodeRefusal{Cause: simulation.LacksCompute, Text: describeLacking(task, node)}
+		if lacking := describeLacking(task, node); lacking != "" {
+			return simulation.NodeRefusal{Cause: simulation.LacksCompute, Text: lacking}
+		}
+		return simulation.NodeRefusal{}
 	}
 
-	// Of a taint and labels that are not selected, Volcano states one by chance. The taint comes first.
+	// Of a cordon, a taint and labels that are not selected, Volcano states one by chance. They are named in this order.
+	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	if node.Node.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(task.Pod.Spec.Tolerations, &cordon) {
+		return simulation.NodeRefusal{Cause: simulation.Cordoned}
+	}
+
 	taint, isUntolerated := corev1helpers.FindMatchingUntoleratedTaint(node.Node.Spec.Taints, task.Pod.Spec.Tolerations, helper.DoNotScheduleTaintsFilterFunc())
 	if isUntolerated {
 		return simulation.NodeRefusal{Cause: simulation.UntoleratedTaint, Text: taint.ToString()}

@@ -85,7 +85,7 @@ func TestNodeRefusalsAreThoseOfKubernetes(t *testing.T) {
 			want: map[string]simulation.NodeRefusal{"a": {Cause: simulation.UntoleratedTaint, Text: "dedicated=infra:NoSchedule"}, "b": otherZone},
 		},
 		"the pod tolerates the taint": {change: tolerating, changeNode: tainted(corev1.TaintEffectNoSchedule), want: none},
-		"node a is cordoned":          {changeNode: cordoned, want: map[string]simulation.NodeRefusal{"a": {Text: "node(s) were unschedulable"}}},
+		"node a is cordoned":          {changeNode: cordoned, want: map[string]simulation.NodeRefusal{"a": {Cause: simulation.Cordoned}}},
 		"the pod tolerates a cordon":  {change: tolerating, changeNode: cordoned, want: none},
 	}) {
 		waiting := newPod("new", 1).Obj()

@@ -63,7 +63,7 @@ func (p *queuedPod) findFault() quota.Fault {
 }
 
 // checkQueuesInTree refuses a workload in a parent queue, which never takes one. It warns if the
-// queue takes none for now. It leaves out root: pods in it get no cards whatever the tree is.
+// queue takes none for now. It leaves out root, which is the parent of no queue of the tree.
 func checkQueuesInTree(result *Result, pods []queuedPod) {
 	checked := map[string]bool{}
 	for _, p := range pods {

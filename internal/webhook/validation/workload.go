@@ -175,8 +175,8 @@ type WorkloadInput struct {
 	Namespace *corev1.Namespace
 	// Queue returns a Queue by name, nil when unknown.
 	Queue func(name string) *v1beta1.Queue
-	// Tree returns a tree that has a Queue, those above it and those directly below it, quota.Flat while queues are
-	// flat.
+	// Tree returns a tree that has a Queue, those above it, and one below it if there is any, quota.Flat while queues
+	// are flat.
 	Tree func(queue *v1beta1.Queue) *quota.Tree
 	// PodGroup returns a PodGroup of the object's namespace by name, nil when unknown.
 	PodGroup func(name string) *v1beta1.PodGroup

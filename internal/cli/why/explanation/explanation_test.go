@@ -198,7 +198,7 @@ var cases = map[string]func() Input{
 		in.Nodes = append(in.Nodes, nodecards.Node{Name: "h200-2", Card: "NVIDIA-H200", Total: 8, Free: count(4), Ready: true}, nodecards.Node{Name: "h200-3", Card: "NVIDIA-H200", Total: 8, Free: count(6), Ready: true, Cordoned: true})
 		in.NodeRefusals = map[string]simulation.NodeRefusal{
 			"h200-1": {Cause: simulation.UntoleratedTaint, Text: "node.kubernetes.io/not-ready:NoSchedule"},
-			"h200-2": {Cause: simulation.UntoleratedTaint, Text: "dedicated=infra:NoSchedule"}, "h200-3": {Text: "node(s) were unschedulable"},
+			"h200-2": {Cause: simulation.UntoleratedTaint, Text: "dedicated=infra:NoSchedule"}, "h200-3": {Cause: simulation.Cordoned},
 		}
 		return in
 	},

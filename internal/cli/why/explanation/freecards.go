@@ -7,6 +7,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cli/nodecards"
+	"cardquota.dev/operator/internal/simulation"
 )
 
 // freeCards returns how many cards are free on Ready nodes that take pods: the sum over the nodes, or
@@ -44,16 +45,22 @@ func describeRange(least, most int64) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// nodesWith returns the nodes with a card that are Ready and not cordoned. Those whose usage may not be read
+// nodesWith returns the nodes with a card that are Ready and not cordoned for the pod. Those whose usage may not be read
 // are left out.
 func (in *Input) nodesWith(name card.Name) []nodecards.Node {
 	var nodes []nodecards.Node
 	for _, node := range in.Nodes {
-		if node.Card == string(name) && node.Ready && !node.Cordoned && node.Free != nil {
+		if node.Card == string(name) && node.Ready && !in.isCordonedForPod(node) && node.Free != nil {
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes
+}
+
+// isCordonedForPod reports whether a node is cordoned and the pod does not tolerate that, or it is not known whether it
+// does.
+func (in *Input) isCordonedForPod(node nodecards.Node) bool {
+	return node.Cordoned && (in.NodeRefusals == nil || in.NodeRefusals[node.Name].Cause == simulation.Cordoned)
 }
 
 // hasNodeFor reports whether one node has enough free cards for a pod.

@@ -16,8 +16,8 @@ import (
 // help.
 type obstacle struct{ Detail, Remedy string }
 
-// obstacleOf returns why a node refuses the pod. The state of the node comes first: Kubernetes gives a node that is not
-// Ready, or is cordoned, a taint, and the scheduler states only one of several refusals.
+// obstacleOf returns why a node refuses the pod. Kubernetes gives a node that is not Ready a taint. Then that state is
+// named, and not the taint.
 func (in *Input) obstacleOf(node nodecards.Node) (found obstacle, isRefusing bool) {
 	refusal, isRefusing := in.NodeRefusals[node.Name]
 	text := output.Clean(refusal.Text)
@@ -26,18 +26,15 @@ func (in *Input) obstacleOf(node nodecards.Node) (found obstacle, isRefusing boo
 		return obstacle{}, false
 	case !node.Ready:
 		return obstacle{"is not Ready", "kubectl describe node " + node.Name + " says why"}, true
-	case node.Cordoned && in.ChangesNodes:
+	case refusal.Cause == simulation.Cordoned && in.ChangesNodes:
 		return obstacle{"is cordoned", "kubectl uncordon " + node.Name + " when its maintenance is over"}, true
-	case node.Cordoned:
+	case refusal.Cause == simulation.Cordoned:
 		return obstacle{"is cordoned", "ask the administrator when its maintenance is over"}, true
-	}
-
-	switch refusal.Cause {
-	case simulation.UntoleratedTaint:
+	case refusal.Cause == simulation.UntoleratedTaint:
 		return obstacle{"has taint " + text, "only pods with a toleration of taint " + text + " get it"}, true
-	case simulation.NotSelected:
+	case refusal.Cause == simulation.NotSelected:
 		return obstacle{"is not one that the pod selects", "change nodeSelector or the node affinity of the pod"}, true
-	case simulation.LacksCompute:
+	case refusal.Cause == simulation.LacksCompute:
 		return obstacle{"has too little left: " + text, "request less for each pod, or free it on the node"}, true
 	}
 
@@ -90,7 +87,7 @@ func (g gateCheck) obstacleGates() []Gate {
 		}
 
 		text := fmt.Sprintf("%s has %d free and %s", node.Name, *node.Free, found.Detail)
-		if g.NodeRefusals[node.Name].Cause == simulation.LacksCompute {
+		if node.Ready && g.NodeRefusals[node.Name].Cause == simulation.LacksCompute {
 			lacking = append(lacking, text)
 			open = cmp.Or(open, fmt.Sprintf("%s has %d free, and none is in the way", node.Name, *node.Free))
 		} else {

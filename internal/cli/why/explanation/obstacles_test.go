@@ -12,8 +12,8 @@ import (
 )
 
 // TestWhatKeepsAPodFromANode: the scheduler says why node n refuses the pod. An explanation says that in plain words,
-// with what would help, and without characters that control a terminal. Kubernetes taints a node that is not Ready, or
-// is cordoned; then the state is named and not the taint.
+// with what would help, and without characters that control a terminal. Kubernetes taints a node that is not Ready; then
+// the state is named and not the taint.
 func TestWhatKeepsAPodFromANode(t *testing.T) {
 	ready := nodecards.Node{Name: "n", Ready: true}
 	taint := simulation.NodeRefusal{Cause: simulation.UntoleratedTaint, Text: "dedicated=infra:NoSchedule"}
@@ -25,7 +25,12 @@ func TestWhatKeepsAPodFromANode(t *testing.T) {
 	}{
 		"the node is not Ready": {nodecards.Node{Name: "n"}, taint, obstacle{"is not Ready", "kubectl describe node n says why"}},
 		"the node is cordoned": {
-			nodecards.Node{Name: "n", Ready: true, Cordoned: true}, taint, obstacle{"is cordoned", "ask the administrator when its maintenance is over"},
+			nodecards.Node{Name: "n", Ready: true, Cordoned: true}, simulation.NodeRefusal{Cause: simulation.Cordoned},
+			obstacle{"is cordoned", "ask the administrator when its maintenance is over"},
+		},
+		"the node is cordoned, which the pod tolerates, and has a taint": {
+			nodecards.Node{Name: "n", Ready: true, Cordoned: true}, taint,
+			obstacle{"has taint dedicated=infra:NoSchedule", "only pods with a toleration of taint dedicated=infra:NoSchedule get it"},
 		},
 		"a taint": {ready, taint, obstacle{"has taint dedicated=infra:NoSchedule", "only pods with a toleration of taint dedicated=infra:NoSchedule get it"}},
 		"the pod selects others": {
@@ -68,26 +73,41 @@ func TestOneNodeWithoutObstacleIsEnough(t *testing.T) {
 		withNodeD  bool                              // of 8 free H200, cordoned
 		want       []Gate
 		wantAdvice string
+		// wantOne is the answer of the gate "one node": whether a node that is not cordoned for the pod has enough cards.
+		wantOne Answer
 	}{
-		"no scheduler was asked": {requested: 2},
+		"no scheduler was asked": {requested: 2, wantOne: Yes},
+		"8 requested, the pod tolerates the cordon of d, and d lacks CPU": {
+			requested: 8, withNodeD: true, refusals: map[string]simulation.NodeRefusal{"d": lacksCPU}, wantOne: Yes,
+			want: []Gate{
+				{labels, Yes, "d has 8 free, and none is in the way"},
+				{"CPU and memory", No, "d has 8 free and has too little left: 1 cpu of 2 requested"},
+			},
+			wantAdvice: "Node d has 8 NVIDIA-H200 free and has too little left: 1 cpu of 2 requested: request less for each pod, or free it on the node.",
+		},
+		"8 requested, the pod does not tolerate the cordon of d": {
+			requested: 8, withNodeD: true, refusals: map[string]simulation.NodeRefusal{"d": {Cause: simulation.Cordoned}}, wantOne: No,
+			want:       []Gate{{labels, No, "d has 8 free and is cordoned"}},
+			wantAdvice: "Node d has 8 NVIDIA-H200 free and is cordoned: kubectl uncordon d when its maintenance is over.",
+		},
 		"a is not selected, b takes the pod": {
-			requested: 2, refusals: map[string]simulation.NodeRefusal{"a": unselected},
+			requested: 2, refusals: map[string]simulation.NodeRefusal{"a": unselected}, wantOne: Yes,
 			want: []Gate{{labels, Yes, "b has 2 free and takes such pods"}},
 		},
 		"a is not selected, b has a taint": {
-			requested: 2, refusals: map[string]simulation.NodeRefusal{"a": unselected, "b": taint},
+			requested: 2, refusals: map[string]simulation.NodeRefusal{"a": unselected, "b": taint}, wantOne: Yes,
 			want:       []Gate{{labels, No, "a has 4 free and is not one that the pod selects; b has 2 free and has taint x"}},
 			wantAdvice: adviceForA + adviceForB,
 		},
-		"5 requested, which no node has free": {requested: 5, refusals: map[string]simulation.NodeRefusal{"a": unselected, "b": taint}},
+		"5 requested, which no node has free": {requested: 5, refusals: map[string]simulation.NodeRefusal{"a": unselected, "b": taint}, wantOne: No},
 		"1 requested, four nodes refuse it": {
-			requested: 1, withNodeD: true, refusals: map[string]simulation.NodeRefusal{"a": unselected, "b": taint, "c": unselected, "d": taint},
+			requested: 1, withNodeD: true, refusals: map[string]simulation.NodeRefusal{"a": unselected, "b": taint, "c": unselected, "d": taint}, wantOne: Yes,
 			want: []Gate{{labels, No, "a has 4 free and is not one that the pod selects; b has 2 free and has taint x; " +
 				"c has 1 free and is not one that the pod selects; more nodes refuse it: 1"}},
 			wantAdvice: adviceForA + adviceForB + adviceForC,
 		},
 		"1 requested, b lacks CPU, the others refuse it": {
-			requested: 1, withNodeD: true, refusals: map[string]simulation.NodeRefusal{"a": unselected, "b": lacksCPU, "c": unselected, "d": taint},
+			requested: 1, withNodeD: true, refusals: map[string]simulation.NodeRefusal{"a": unselected, "b": lacksCPU, "c": unselected, "d": taint}, wantOne: Yes,
 			want: []Gate{
 				{labels, Yes, "b has 2 free, and none is in the way"},
 				{"CPU and memory", No, "b has 2 free and has too little left: 1 cpu of 2 requested"},
@@ -109,5 +129,6 @@ func TestOneNodeWithoutObstacleIsEnough(t *testing.T) {
 
 		check.Equal(t, "gates", tc.want, gateCheck{&in}.obstacleGates())
 		check.Equal(t, "advice", tc.wantAdvice, strings.Join(adviser{&in}.adviseObstacles(), " "))
+		check.Equal(t, "answer of the gate one node", tc.wantOne, gateCheck{&in}.nodeGate().Answer)
 	}
 }
