@@ -66,7 +66,7 @@ func (l *Loader) reportChange(before Status) {
 		return
 	}
 
-	l.gauges.show(now)
+	l.gauges.setStatus(now)
 	if now.Reason == ReasonLoaded {
 		l.config.Log.Info("configuration loaded", "source", l.config.Source.String(), "hash", now.Hash)
 		l.recordEvent(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is loaded", now.Hash))
@@ -122,8 +122,8 @@ func (l *Loader) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{l.gauges.valid, l.gauges.info}
 }
 
-// show publishes a status. Only one hash is published at a time.
-func (g gauges) show(status Status) {
+// setStatus publishes a status. Only one hash is published at a time.
+func (g gauges) setStatus(status Status) {
 	g.valid.Set(0)
 	if status.Reason == ReasonLoaded {
 		g.valid.Set(1)
