@@ -41,12 +41,14 @@ func (f *ManifestFiles) ReadObjects(ctx context.Context, p *Program) ([]*unstruc
 	return objects, err
 }
 
-// readManifests returns all objects in the files, unstructured ones, with their file.
+// readManifests returns all objects in the files as unstructured ones, each with the file that it is from. It
+// asks no API server.
 func (f *ManifestFiles) readManifests(ctx context.Context, p *Program) ([]*resource.Info, error) {
 	if len(f.Names) == 0 {
 		return nil, nil
 	}
 
+	// With ContinueOnError the error names the mistakes of all files, and not only the first one.
 	b := resource.NewLocalBuilder().Unstructured().ContinueOnError().Flatten()
 	for _, name := range f.Names {
 		switch {
@@ -72,7 +74,7 @@ func (f *ManifestFiles) readManifests(ctx context.Context, p *Program) ([]*resou
 	return manifests, nil
 }
 
-// maxManifest bounds what is read of a URL.
+// maxManifest bounds what is read of a URL, in bytes.
 const maxManifest = 64 << 20
 
 // readURL returns what a URL has. The errors name it, because those of requests would be taken for errors
@@ -94,7 +96,7 @@ func (p *Program) readURL(ctx context.Context, address string) ([]byte, error) {
 	}
 }
 
-// readBody returns the body of a URL.
+// readBody returns the body of a URL. One of more than maxManifest bytes is an error.
 func readBody(ctx context.Context, address string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {

@@ -66,7 +66,8 @@ func (p *Program) Print(document any, render func(output.Style) string) error {
 	}
 }
 
-// newPrinter returns kubectl's own printer of a format, nil for those that package output prints.
+// newPrinter returns kubectl's own printer for the format of --output. It is nil for tables, JSON, YAML and
+// CSV, which package output prints.
 func (p *Program) newPrinter() (printers.ResourcePrinter, error) {
 	format := string(p.Format)
 	template := *p.templates.TemplateArgument
@@ -77,7 +78,8 @@ func (p *Program) newPrinter() (printers.ResourcePrinter, error) {
 		return nil, nil
 	}
 
-	// Each of these flags refuses the formats of the others, and a mistake in one of its own.
+	// The first of these to which the format belongs decides: it returns the printer, or the mistake in the
+	// format. The others answer that it is not theirs.
 	for _, flags := range []interface {
 		ToPrinter(format string) (printers.ResourcePrinter, error)
 	}{genericclioptions.NewNamePrintFlags(""), p.templates, columnsFlags{p.noHeaders}} {

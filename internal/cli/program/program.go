@@ -100,7 +100,7 @@ func (p *Program) Execute(ctx context.Context, args []string, commands ...Comman
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &code):
+	case errors.As(err, &code): // the command has printed its answer, and only the exit code is left
 		return int(code)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled): // Ctrl-C
 		return ExitError

@@ -13,7 +13,7 @@ import (
 // shownConnectionFlags are those of kubectl's flags that help texts show. The command options lists all.
 var shownConnectionFlags = map[string]bool{"kubeconfig": true, "context": true, "namespace": true}
 
-// NewRootCommand returns the command kubectl cardquota with some commands below it.
+// NewRootCommand returns the command kubectl cardquota with the given commands below it.
 func (p *Program) NewRootCommand(commands ...Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-cardquota",
@@ -27,7 +27,8 @@ func (p *Program) NewRootCommand(commands ...Command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
-	// A wrong format is refused before the command reads the cluster.
+	// A wrong format is refused before the command reads the cluster. cobra calls this once flags and
+	// arguments are right, so a later error is none of usage.
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if _, err := p.newPrinter(); err != nil {
 			return fmt.Errorf("--output: %w", err)

@@ -14,13 +14,13 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// LookUpPolicy reads the ServiceTypePolicy. It reports whether the policy exists, and whether the
-// mappings of cards in force are known: before Cardquota is installed there are none.
+// LookUpPolicy reads the ServiceTypePolicy into object. It reports whether the policy exists, and whether the
+// mappings of cards in force are known. Before Cardquota is installed they are known: there are none.
 //
-// After the policy is deleted, operator and scheduler keep its last mappings. Then it sets spec.cards
-// of the object to those that the CardInventory shows.
+// After the policy is deleted, operator and scheduler keep its last mappings. Then LookUpPolicy infers them
+// from the CardInventory, and sets spec.cards of object to them.
 func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypePolicy, nodes []*corev1.Node) (exists, knowsMappings bool) {
-	if r.err != nil { // IgnoreMissingKind would drop it below if another kind is missing, and the caller has to decide that
+	if r.err != nil { // stays for the caller: IgnoreMissingKind below would drop one of an earlier read
 		return false, false
 	}
 
@@ -38,6 +38,7 @@ func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypeP
 		return false, true
 	}
 	if !hasInventory {
+		// The operator creates it at its start. If it does not exist, nothing is mapped yet.
 		return false, mayRead
 	}
 
@@ -50,11 +51,14 @@ func (r *Reader) LookUpPolicy(ctx context.Context, object *v1alpha1.ServiceTypeP
 	return false, len(unknown) == 0
 }
 
-// inferMappings returns mappings with which nodes have the cards that the CardInventory lists, for resources whose
-// cards no label names. unknown are the resources for which no single mapping gives all nodes the listed number.
+// inferMappings returns a mapping for each resource whose cards no label of a node names. With it the nodes
+// have the cards that the CardInventory lists. unknown are the resources for which no single mapping gives
+// the listed number.
 func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entries []v1alpha1.CardMapping, unknown []corev1.ResourceName) {
 	tracker := Workloads{Nodes: nodes}.Tracker() // without mappings, so it names cards by labels alone
 	labelled := tracker.Inventory()
+
+	// The listed cards that no label names, by resource.
 	unnamed := map[corev1.ResourceName][]v1alpha1.InventoryCard{}
 	for _, entry := range cards {
 		for _, text := range entry.Resources {
@@ -66,8 +70,9 @@ func inferMappings(nodes []*corev1.Node, cards []v1alpha1.InventoryCard) (entrie
 	}
 
 	for _, resource := range slices.Sorted(maps.Keys(unnamed)) {
-		// Try the mapping and compare the sums: only if they match, one mapping explains all
-		// nodes.
+		// Try the mapping that gives all nodes the same model. It is the right one only if the nodes then
+		// have as many cards as the CardInventory lists. Two listed names of a resource need more than one
+		// mapping.
 		listed := unnamed[resource][0]
 		entry := v1alpha1.CardMapping{Resource: string(resource), Model: card.Name(listed.Name).Model()}
 		tracker.SetMappings(policy.ExpectedMappings(&v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Cards: []v1alpha1.CardMapping{entry}}}))

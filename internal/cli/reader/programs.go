@@ -23,25 +23,24 @@ const (
 // DefaultSystemNamespace is where the programs run unless the installation says otherwise.
 const DefaultSystemNamespace = workload.StockSchedulerNamespace
 
-// Deployments returns the Deployments of a program in all namespaces, or in one if the user may not
-// list all of them. It reports whether the user may read them. That is false too if he may list only the one namespace
-// and it has none: another may have some.
+// Deployments returns the Deployments of a program in all namespaces, or in one if the user may not list all
+// of them. mayRead is also false if he may list only the one namespace and it has none: another may have
+// some.
 func (r *Reader) Deployments(ctx context.Context, program, namespace string) (found []*appsv1.Deployment, mayRead bool) {
 	if r.err != nil {
 		return nil, false
 	}
 
 	label := client.MatchingLabels{ProgramLabel: program}
-	refusal := List(ctx, r.Client, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) { found = append(found, d) }, label)
-	if !IsForbidden(refusal) {
-		return found, r.Record(refusal)
+	err := List(ctx, r.Client, &appsv1.DeploymentList{}, func(d *appsv1.Deployment) { found = append(found, d) }, label)
+	if !IsForbidden(err) {
+		return found, r.Record(err)
 	}
 
-	// Without the cluster's list the usual namespace is worth a try, but proves nothing if it is
-	// empty.
+	// An empty list of the one namespace proves nothing. Then the missing right to list all becomes a gap.
 	mayRead = ListInto(ctx, r, &appsv1.DeploymentList{}, &found, label, client.InNamespace(namespace))
 	if mayRead && len(found) == 0 {
-		mayRead = r.Record(refusal)
+		mayRead = r.Record(err)
 	}
 
 	return found, mayRead

@@ -94,9 +94,9 @@ func ReadCardQuotas(ctx context.Context, c client.Client, namespace string) ([]*
 	return nil, source, err
 }
 
-// AsCardQuota returns a CardQuota, or what a LocalCardQuota says about one. The operator writes a
-// LocalCardQuota only for a CardQuota whose queue it has counted, and without conditions. It panics for objects of
-// other kinds, which no QuotaSource has.
+// AsCardQuota returns a CardQuota as it is, or a CardQuota with what a LocalCardQuota says about one. That
+// has no conditions, and no status before the operator has counted its queue. AsCardQuota panics for objects
+// of other kinds, which no QuotaSource has.
 func AsCardQuota(object any) *v1alpha1.CardQuota {
 	if quota, isWhole := object.(*v1alpha1.CardQuota); isWhole {
 		return quota
@@ -113,7 +113,7 @@ func AsCardQuota(object any) *v1alpha1.CardQuota {
 		},
 	}
 	if local.Status.State == v1alpha1.QueueDraining {
-		quota.DeletionTimestamp = &metav1.Time{} // the CardQuota is being deleted, it does not say since when
+		quota.DeletionTimestamp = &metav1.Time{} // the CardQuota is being deleted; since when is not known
 	}
 
 	if local.Status.Queue != "" {

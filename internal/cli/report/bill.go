@@ -95,7 +95,7 @@ const hourDecimals = 3
 var milliPerHour = big.NewRat(3600*1000, 1)
 
 // NewDocument returns the report: rows with card-hours and, with prices, amounts, their totals, and notes on what
-// it lacks. Its time ends where the operator has counted last.
+// it lacks. It ends where the operator has counted last, if the user asks for a later end.
 func NewDocument(in Input) Document {
 	d := Document{
 		TypeMeta: output.NewTypeMeta("CardBill"), From: in.From, To: in.countedEnd(), GroupedBy: in.By, Items: []Row{},
@@ -139,7 +139,8 @@ func NewDocument(in Input) Document {
 		d.Notes = append(d.Notes, "There is no sum of tenant "+strings.Join(unknown, ", ")+" in this time. Check how --tenant is written.")
 	}
 
-	// Only of a time that was counted, and of a tenant that has sums, no row means no use.
+	// A report without rows means that no card was used, if part of the time was counted, and one of the
+	// tenants has sums. Otherwise nothing is known.
 	isCounted := d.From.Before(d.To) && in.Since.Before(d.To)
 	d.isKnown = isCounted && (len(in.Tenants) == 0 || len(unknown) < len(in.Tenants))
 	return d

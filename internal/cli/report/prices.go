@@ -68,7 +68,8 @@ const (
 
 var currencyPattern = regexp.MustCompile(`^[A-Za-z]{1,12}$`)
 
-// ParsePrices reads a file of prices. It refuses unknown fields, and two prices for the same.
+// ParsePrices reads a file of prices. It refuses what it cannot read, unknown fields, and two prices for the
+// same.
 func ParsePrices(text []byte) (*Prices, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
@@ -129,11 +130,12 @@ func (e price) name() string {
 	return text
 }
 
-// find returns the index of the price of a card-hour, -1 if there is none. The price of a tenant and service type
-// wins over that of the tenant, that over the one of the service type, and that over the card's.
+// find returns the index of the price for card-hours of a series, -1 if there is none. A price for the tenant
+// and the service type comes first, then one for the tenant, then one for the service type, then one for the
+// card alone.
 func (p *Prices) find(series cardseconds.Series) int {
 	best := -1
-	rank := -1
+	bestRank := -1
 	for i, entry := range p.prices {
 		isForTenant := entry.Tenant == "" || entry.Tenant == series.Tenant
 		isForType := entry.ServiceType == "" || entry.ServiceType == series.ServiceType
@@ -142,18 +144,18 @@ func (p *Prices) find(series cardseconds.Series) int {
 		}
 
 		// 3 for tenant and service type, 2 for the tenant, 1 for the service type, 0 for the card alone.
-		own := 0
+		rank := 0
 		if entry.Tenant != "" {
-			own += 2
+			rank += 2
 		}
 
 		if entry.ServiceType != "" {
-			own++
+			rank++
 		}
 
-		if own > rank {
+		if rank > bestRank {
 			best = i
-			rank = own
+			bestRank = rank
 		}
 	}
 

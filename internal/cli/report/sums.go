@@ -56,7 +56,7 @@ func readSums(ctx context.Context, p *program.Program, options reportOptions, in
 	in.Since = coverage.Since
 	in.CountedUntil = coverage.CountedUntil
 	in.Known = stored.Tenants()
-	for series := range in.Used { // of a tenant that uses nothing any more, only sums of closed days are left
+	for series := range in.Used { // also tenants that use nothing any more, and have sums of closed days only
 		in.Known[series.Tenant] = true
 	}
 
@@ -115,7 +115,8 @@ type reportPeriods struct {
 	first, end cardseconds.Period
 }
 
-// parsePeriods returns what flags name, by default this month. now is in the time zone of days.
+// parsePeriods returns the time that the flags name, by default this month. now is in the time zone in which
+// days begin.
 func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Coverage) (reportPeriods, error) {
 	today := cardseconds.DayOf(now)
 	if options.from == "" && options.to == "" {
@@ -139,7 +140,8 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 		return reportPeriods{}, errors.New("write --month, or --from and --to, but not both")
 	}
 
-	// What the user leaves out is the first day of this month, and tomorrow, which is not in the report.
+	// Without --from the report begins with the first day of this month. Without --to it ends before
+	// tomorrow.
 	days := reportPeriods{first: today.Month() + "-01", end: today.Add(1)}
 	var err error
 	if options.from != "" {
@@ -159,8 +161,9 @@ func parsePeriods(options reportOptions, now time.Time, coverage cardseconds.Cov
 	return days.listDays(today, coverage.DaysDropped)
 }
 
-// listDays lists the days, or months if there are only whole ones. It refuses a time that has not begun, is empty, too
-// long, or has days that are stored no more: dropped is the last of these.
+// listDays returns the periods with list set: the months if the time has only whole ones, else the days. It
+// refuses a time that begins after today, is empty or too long, or has days that are stored no more: dropped
+// is the last of these.
 func (r reportPeriods) listDays(today, dropped cardseconds.Period) (reportPeriods, error) {
 	// Months stay stored when their days have been dropped, so whole months are read from those.
 	isWhole := r.first == r.first.Month()+"-01" && r.end == r.end.Month()+"-01"
@@ -182,7 +185,7 @@ func (r reportPeriods) listDays(today, dropped cardseconds.Period) (reportPeriod
 		return r, fmt.Errorf("the days until %s are stored no more: ask for whole months, such as --month %s", dropped, r.first.Month())
 	}
 
-	for ; next < end; next = next.Add(1) {
+	for ; next < end; next = next.Add(1) { // the next day, or month if next is one
 		r.list = append(r.list, next)
 	}
 

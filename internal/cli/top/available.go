@@ -9,9 +9,9 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
-// SetAvailable sets how many more cards pods of each CardQuota can get now. quotas are all CardQuotas
-// that the user may read, also those that the list leaves out. idle are the cards that no pod uses on
-// nodes that take pods, nil if they are not known.
+// SetAvailable sets how many more cards pods of each CardQuota can get now. quotas are all CardQuotas that
+// the user may read, also those that the list leaves out, because they limit those below them. idle are the
+// cards that no pod uses on nodes that take pods, by name, nil if they are not known.
 func (l *List) SetAvailable(quotas []*v1alpha1.CardQuota, idle map[string]int64) {
 	tree := treeOf(quotas)
 	for i := range l.Items {

@@ -35,9 +35,10 @@ func readIdleCards(ctx context.Context, c client.Client) (map[string]int64, erro
 	return (&idleReader{client: c}).read(ctx)
 }
 
-// read returns what readIdleCards does. An error leaves last as it is.
+// read sets last to the idle cards and returns it: by name, nil if they are not known. An error leaves last
+// as it is.
 func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
-	r.due = nil
+	r.due = nil // readNodes sets it if last stays although it may be old
 	inventory := &v1alpha1.CardInventory{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory)
 	switch {
@@ -58,8 +59,8 @@ func (r *idleReader) read(ctx context.Context) (map[string]int64, error) {
 		}
 	}
 
-	// Without such nodes that is exact. For a user who may not read nodes it is the least, as if no allocated card were
-	// on a node that takes no pods.
+	// Without such nodes this difference is exact. For a user who may not read nodes it is the least number
+	// of idle cards: it counts all allocated cards as if they were on nodes that take pods.
 	r.last = map[string]int64{}
 	for _, card := range inventory.Status.Cards {
 		r.last[card.Name] = max(0, card.Healthy-card.Cordoned-card.Allocated)

@@ -37,7 +37,7 @@ type Usage struct {
 	Parent      string `json:"parent,omitempty"`
 	// Queue is the Volcano Queue that carries the quota.
 	Queue string `json:"queue"`
-	// Level is the number of ancestors in a tree, 0 at the top level.
+	// Level is the number of its ancestors in the list, 0 for none.
 	Level int `json:"level"`
 	// Ready is condition Ready. Reason and Message say why it is not True.
 	Ready   bool   `json:"ready"`

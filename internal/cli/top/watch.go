@@ -59,7 +59,7 @@ func watchTop(ctx context.Context, p *program.Program, c client.WithWatch, sourc
 			listed = nil // a closed channel would be chosen again and again
 			updates = changed
 		case <-updates:
-		case <-idle.due:
+		case <-idle.due: // the last table was made without a new list of nodes and pods
 		}
 
 		readIdleAgain(ctx, p, idle)
@@ -143,9 +143,9 @@ func replaceScreen(p *program.Program, text, last string) error {
 	return err
 }
 
-// newQuotaWatch returns the quotas of a source, which it keeps up to date while it runs.
-// changed gets a value after changes, failed the error of a watch that ended. Of several at a time one is enough, so the
-// informer never waits for a receiver.
+// newQuotaWatch returns the quotas of a source, which it keeps up to date while it runs. changed gets a value
+// after changes, failed the error of a watch that ended. A value that the receiver has not read yet stands
+// for all later ones, so the informer never waits.
 func newQuotaWatch(c client.WithWatch, source reader.QuotaSource, changed chan<- struct{}, failed chan<- error) (cache.SharedInformer, error) {
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -78,7 +78,7 @@ func readVersions(ctx context.Context, r *reader.Reader, namespace string, now t
 	}
 
 	scheduler, mayReadScheduler := readSchedulerVersion(ctx, r, namespace)
-	unknown := r.Gaps
+	unknown := r.Gaps // a missing right says itself why a version is unknown
 	if operator == "" && mayRead {
 		unknown = append(unknown, describeUnknownOperator(leads, len(deployments) > 0, namespace))
 	}
@@ -117,8 +117,9 @@ func readLeaderVersion(ctx context.Context, r *reader.Reader, namespace string, 
 	return version, leads, mayRead
 }
 
-// readSchedulerVersion returns the version that the scheduler reported last: in the status of the
-// policy, which every viewer may read, or in its heartbeat. It reports whether the user may read both.
+// readSchedulerVersion returns the version that the scheduler reported last: in the status of the policy,
+// which every viewer may read, or in its heartbeat. mayRead reports whether the user may read all that it
+// looked at.
 func readSchedulerVersion(ctx context.Context, r *reader.Reader, namespace string) (version string, mayRead bool) {
 	policy, mayReadPolicy := reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.PolicyName}, &v1alpha1.ServiceTypePolicy{})
 	if policy != nil && policy.Status.Scheduler != nil {
@@ -126,7 +127,7 @@ func readSchedulerVersion(ctx context.Context, r *reader.Reader, namespace strin
 	}
 
 	err := r.Err()
-	if r.IgnoreMissingKind() { // the heartbeat may have the version all the same
+	if r.IgnoreMissingKind() { // no right is missing, and the heartbeat may have the version
 		mayReadPolicy = true
 		r.Gaps = append(r.Gaps, reader.Explain(err))
 	}

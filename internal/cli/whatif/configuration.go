@@ -20,7 +20,7 @@ import (
 // schedulers are ours.
 func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace string, c *simulation.Cluster) (string, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
-	hasPolicy, _ := r.LookUpPolicy(ctx, object, c.Nodes)
+	hasPolicy, _ := r.LookUpPolicy(ctx, object, c.Nodes) // unknown mappings are in r.Gaps
 	if hasPolicy {
 		c.Policy = object
 	}
@@ -40,7 +40,8 @@ func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace st
 		return text, err
 	}
 
-	// With a policy the operator has written it, maybe in another namespace.
+	// With a policy the operator has written a configuration. If it is not here, it may be in another
+	// namespace.
 	if hasPolicy && mayRead {
 		text, err := findLiveConfiguration(ctx, r.Client, systemNamespace)
 		if text != "" || err != nil {

@@ -31,8 +31,9 @@ func (r Result) renderOthers(style output.Style) string {
 	return text + grid.Render(style) + describeRest(style, len(r.Others))
 }
 
-// renderWaiting says which workloads of the cluster would still wait, and why. It says nothing if the user asks
-// about workloads in files or about a drain.
+// renderWaiting says which workloads of the cluster would still wait, and why. It says nothing if the user
+// asks about workloads in files or about a drain. Its title depends on Others, the workloads that wait now
+// and would run.
 func (r Result) renderWaiting(style output.Style) string {
 	title := "Nothing that waits now would run:\n"
 	switch {

@@ -47,7 +47,8 @@ func newQuotaChanges(ctx context.Context, r *reader.Reader, cluster *simulation.
 	return q, nil
 }
 
-// apply sets the quota of one flag, NAME:CARD=N, in the snapshot. A Queue without a CardQuota has it itself.
+// apply sets the quota of one flag, NAME:CARD=N, in the snapshot: in the CardQuota and in its Queue. A Queue
+// without a CardQuota has the quota itself.
 func (q *quotaChanges) apply(ctx context.Context, text string) error {
 	name, parsed, count, err := parseQuotaFlag(text)
 	if err != nil {
@@ -59,10 +60,11 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 		return err
 	}
 	if quota == nil {
-		return q.cluster.SetQuota(name, parsed, count, false) // what a Queue deserves is in an annotation of its own, and stays
+		return q.cluster.SetQuota(name, parsed, count, false) // what the Queue deserves stays as it is
 	}
 
-	// Admission compares with the CardQuota of the cluster, which only the first of several changes of it has.
+	// Admission compares the changed CardQuota with that of the cluster. A second flag for it finds it
+	// changed already.
 	if q.before[quota.Name] == nil {
 		q.before[quota.Name] = quota
 	}
@@ -72,7 +74,8 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 		q.all[i] = changed
 	}
 
-	// What the CardQuota leaves out as deserved follows its quota.
+	// deserved follows the quota if the CardQuota leaves it out. A written one stays, which may surprise the
+	// user.
 	written := writtenDeserved(changed, parsed)
 	if written != nil && *written < int64(count) && q.deserves(quota.QueueName()) {
 		q.notes = append(q.notes, fmt.Sprintf("CardQuota %s still deserves %d %s, because its deserved is written: above that it borrows", quota.Name, *written, parsed))
@@ -82,7 +85,7 @@ func (q *quotaChanges) apply(ctx context.Context, text string) error {
 }
 
 // find returns the CardQuota of that name, or the one that owns the Queue of that name. It returns nil
-// for a Queue without a CardQuota. A CardQuota that it has to read itself is known from then on.
+// for a Queue without a CardQuota. A CardQuota that it has to read itself is in all from then on.
 func (q *quotaChanges) find(ctx context.Context, name string) (*v1alpha1.CardQuota, error) {
 	if i := slices.IndexFunc(q.all, func(c *v1alpha1.CardQuota) bool { return c.Name == name }); i >= 0 {
 		return q.all[i], nil
@@ -106,6 +109,7 @@ func (q *quotaChanges) find(ctx context.Context, name string) (*v1alpha1.CardQuo
 	if !slices.ContainsFunc(q.cluster.Queues, func(queue *v1beta1.Queue) bool { return queue.Name == name }) {
 		return nil, fmt.Errorf("there is no CardQuota and no Queue %s", name)
 	}
+	// Several CardQuotas may name the Queue, and one of them owns it.
 	owners := slices.DeleteFunc(slices.Clone(q.all), func(c *v1alpha1.CardQuota) bool { return c.QueueName() != name })
 	return cardquota.QueueOwner(owners), nil
 }

@@ -88,8 +88,8 @@ func desiredPods(controller client.Object) (count int, isSuspended bool) {
 	return ptr.Deref(scaleOf(controller), explanation.Scale{}).Desired, false
 }
 
-// scaleOf returns how many pods a controller creates beside each other, and which of its fields says so. It is nil if
-// that is unknown.
+// scaleOf returns how many pods a controller creates at the same time, and which of its fields says so. It is
+// nil if that is unknown.
 func scaleOf(controller client.Object) *explanation.Scale {
 	switch object := controller.(type) {
 	case *appsv1.Deployment:
@@ -170,7 +170,7 @@ func (r *inputReader) countExistingPods() int {
 }
 
 // setPodCreation sets how many pods the controller lacks, and why it could not create them: by its conditions, else by
-// the last event.
+// the last event, unless it has created pods since.
 func (r *inputReader) setPodCreation(controller client.Object, events workloadEvents) {
 	if controller == nil {
 		return

@@ -17,8 +17,9 @@ import (
 // asks for, and loaded is the cluster, complete if the user may list all of it.
 type entryList struct{ *inputReader }
 
-// setEntries sets why the workload waits: its entries in the status of the CardQuota, and if none of them is about
-// the pods that the user asks for, those that they would have. The entries of these pods come first.
+// setEntries sets why the workload waits: its entries in the status of the CardQuota. If none of them is
+// about the pods that the user asks for, it adds those that countEntries returns. The entries of these pods
+// come first.
 func (l entryList) setEntries() {
 	if l.input.Pending == 0 {
 		return
@@ -29,11 +30,12 @@ func (l entryList) setEntries() {
 		blocked = l.input.Path[0].Status.Blocked
 	}
 
-	// An entry is about the pods that the user asks for if it has the cards of one of them.
+	// An entry is about the pods that the user asks for if it has the cards of one of them. A job without
+	// pods has only its own entries.
 	asked := requestChoice(l).pendingCards()
 	isAsked := func(b v1alpha1.BlockedStatus) bool {
-		// Without the nodes no resource is known to be a card. A pod that requests one then seems to request none, so
-		// that any entry may be its own.
+		// Without the nodes it may be unknown that a resource is a card. Then a pod that requests one and
+		// names no card has "" here, and any entry may be its own.
 		return len(asked) == 0 || slices.Contains(asked, b.Card) || (!l.loaded.IsComplete && slices.Contains(asked, ""))
 	}
 
@@ -93,9 +95,10 @@ func (l entryList) setWaitLonger(blocked []v1alpha1.BlockedStatus) {
 	}
 }
 
-// countEntries returns the entries that the workload would have, by the rules of the operator. Other waiting pods are
-// left out, because the count lists the ten oldest. Without the right to list everything it counts the pods that the
-// user asks for alone. Then hidden stands for the nodes, so that no reason depends on which of them have free cards.
+// countEntries returns the entries that the workload would have in status.blocked, by the rules of the
+// operator. It counts the pods that the user asks for and the pods that use cards. Other waiting pods are
+// left out: the count lists only the ten oldest entries. Without the right to list everything it counts only
+// the pods that the user asks for.
 func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 	pods := slices.Clone(l.found.pods)
 	own := map[types.UID]bool{}
@@ -112,11 +115,11 @@ func (l entryList) countEntries() []v1alpha1.BlockedStatus {
 				pods = append(pods, pod)
 			}
 		}
-	} else {
+	} else { // which nodes have free cards is unknown, only how many there may be at most
 		hidden = waiting.NewHiddenFleet(l.resolver.Inventory, l.input.MostFree)
 	}
 
-	// A job without pods waits by its PodGroup, and pods with theirs.
+	// A job without pods waits as its PodGroup. Pods wait in the PodGroups that they name.
 	var groups []*v1beta1.PodGroup
 	if l.found.group != nil && len(l.found.pods) == 0 {
 		groups = append(groups, l.found.group)

@@ -33,8 +33,8 @@ type workloadEvents struct {
 	failureAt time.Time
 }
 
-// readEvents reads what events say about the workload. They end after an hour, so without the right to
-// read them nothing else changes.
+// readEvents reads what events say about the workload, nothing if they cannot be read. That is no gap: the
+// API server keeps events for an hour only, so the explanation must do without them anyway.
 func (r *inputReader) readEvents(ctx context.Context) workloadEvents {
 	var found workloadEvents
 	names := r.eventNames()
@@ -106,7 +106,7 @@ type eventObjects struct {
 // eventNames returns the objects whose events are about the workload.
 func (r *inputReader) eventNames() eventObjects {
 	names := eventObjects{reference: r.input.Workload, pods: map[string]bool{}, groups: map[string]bool{}, uids: map[types.UID]bool{}}
-	if names.reference.Kind == "Deployment" {
+	if names.reference.Kind == "Deployment" { // its ReplicaSets create the pods, and have the events of that
 		names.replicaSetPrefix = r.input.Workload.Name + "-"
 	}
 

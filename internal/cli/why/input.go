@@ -111,9 +111,10 @@ func (r *inputReader) readPolicies(ctx context.Context) {
 	}
 }
 
-// readFleet reads nodes and pods, if the workload waits for them. Without the right to do so, or to read
-// which cards the policy maps, the cards are those of the CardInventory, or without that right, too, those that the pods
-// of the workload name. A user who may read all pods also learns the names of workloads of others.
+// readFleet reads nodes and pods, if the workload waits for our scheduler. It finds which resources are cards
+// from the first of these that the user may read: the nodes with the mappings of the policy, the
+// CardInventory, the names that the pods of the workload state. A user who may read all pods also learns the
+// names of workloads of others.
 func (r *inputReader) readFleet(ctx context.Context) {
 	r.tracker = &card.Tracker{}
 	r.resolver = workload.Resolver{Inventory: card.NewInventory(nil), Schedulers: r.input.Schedulers()}
@@ -209,7 +210,9 @@ func (r *inputReader) readQuotaPath(ctx context.Context) {
 	// Without a CardQuota at least the Queue says whether it exists and takes work.
 	r.input.Path = r.pathOf(r.input.Queue)
 	if len(r.input.Path) == 0 {
-		r.input.HidesQuota = source.IsLocal() // a LocalCardQuota is in the namespaces that its CardQuota selects only
+		// A LocalCardQuota exists only in the namespaces that its CardQuota selects, so the queue may have
+		// one.
+		r.input.HidesQuota = source.IsLocal()
 		queue := &v1beta1.Queue{}
 		exists, mayRead := r.LookUp(ctx, client.ObjectKey{Name: r.input.Queue}, queue)
 		r.IgnoreMissingKind()
@@ -225,7 +228,7 @@ func (r *inputReader) readQuotaPath(ctx context.Context) {
 	if slices.ContainsFunc(r.input.Path, func(q *v1alpha1.CardQuota) bool { return q.Spec.NamespaceSelector != nil }) {
 		namespace := &corev1.Namespace{}
 		r.LookUp(ctx, client.ObjectKey{Name: r.input.Workload.Namespace}, namespace)
-		r.input.Namespace = namespace.Labels // always one with its name, and none without the right to read it
+		r.input.Namespace = namespace.Labels // nil only if unread: each namespace has a label with its name
 	}
 }
 

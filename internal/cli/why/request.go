@@ -96,8 +96,9 @@ func (c requestChoice) setRequest() {
 	}
 }
 
-// rankOf returns how well a pod fits the first entry, more for better: its cards count most, then that it requests
-// as many as the scheduler refuses, then that the message of the entry is its own.
+// rankOf returns how well a pod fits the first entry, more for better: its cards count 4, that it requests as
+// many as the scheduler refuses 2, and that the message of the entry is its own 1. So each counts more than
+// all after it.
 func (c requestChoice) rankOf(pod *corev1.Pod, cards string) (rank int) {
 	if c.cardOf(pod) != cards {
 		return 0

@@ -157,8 +157,8 @@ func (g gateCheck) quotaGate(quota *v1alpha1.CardQuota) Gate {
 		return Gate{gate.Name, Unknown, "the operator has not counted it yet"}
 	}
 
-	// Numbers are stated if they are those of a refusal by the scheduler. If they leave room, that refusal is of an earlier,
-	// larger request.
+	// A shortage is stated if the scheduler refused a request with its numbers. If they leave room for this
+	// request, the refusal was for an earlier, larger one.
 	var details []string
 	isRefused := false
 	for _, name := range g.Request.Names {
@@ -200,7 +200,8 @@ func cardStatus(quota *v1alpha1.CardQuota, name card.Name) v1alpha1.CardStatus {
 	return v1alpha1.CardStatus{Name: string(name)}
 }
 
-// fleetGate answers whether enough cards are free on healthy nodes that take pods.
+// fleetGate answers whether enough cards are free on healthy nodes that take pods. Enough of one name of the
+// request is enough. A gang must start together, so it needs the cards of its minimum.
 func (g gateCheck) fleetGate() Gate {
 	gate := Gate{Name: "free cards", Answer: No}
 	if g.Inventory == nil {
@@ -265,6 +266,7 @@ func (g gateCheck) nodeGate() Gate {
 			continue
 		}
 
+		// nodesWith leaves out nodes whose free cards are unknown, so Free is never nil.
 		best := slices.MaxFunc(nodes, func(a, b nodecards.Node) int { return cmp.Compare(*a.Free, *b.Free) })
 		if *best.Free >= int64(g.Request.Count) {
 			gate.Answer = Yes
@@ -277,9 +279,9 @@ func (g gateCheck) nodeGate() Gate {
 	return gate
 }
 
-// orderGate says how many workloads of the queue the scheduler tries first. A user who may not list them all learns how
-// many the status lists that wait longer: at least so many. Its answer is never No, because the workload gets its
-// turn.
+// orderGate says how many workloads of the queue the scheduler tries first. For a user who may not list them
+// all, it says how many of those in status.blocked wait longer, which may not be all. Its answer is never No,
+// because the workload gets its turn.
 func (g gateCheck) orderGate() Gate {
 	priority := fmt.Sprintf("priority %d", g.Request.Priority)
 	if g.Request.PriorityClass != "" {

@@ -44,8 +44,8 @@ func (in *Input) obstacleOf(node nodecards.Node) (found obstacle, isRefusing boo
 // maxObstacles is how many nodes are named.
 const maxObstacles = 3
 
-// fittingNodes returns the nodes that have enough free cards for a pod: first those that are Ready and not
-// cordoned, then those with most free cards.
+// fittingNodes returns the nodes that have enough free cards for a pod, as far as these are known. Nodes that
+// are Ready and not cordoned come first, and among equal ones those with most free cards.
 func (in *Input) fittingNodes() []nodecards.Node {
 	var nodes []nodecards.Node
 	for _, node := range in.Nodes {

@@ -113,7 +113,7 @@ func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 			found.used += next.used
 			found.reserved = max(found.reserved, next.reserved)
 			largest = found.quota
-		case !found.isKnown || next.quota-next.used > found.quota-found.used:
+		case !found.isKnown || next.quota-next.used > found.quota-found.used: // more of this card is left
 			found = next
 		}
 		found.largest = largest

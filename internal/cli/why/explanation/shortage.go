@@ -48,8 +48,8 @@ type shortage struct {
 	isStated bool
 }
 
-// shortageOf returns what a CardQuota has too little of. The larger shortage counts: the status may be
-// newer than what the scheduler states.
+// shortageOf returns how much of a card a CardQuota has left: by its status, or by the numbers with which the
+// scheduler refuses a request. The smaller number counts: the status may be newer.
 func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage {
 	status := cardStatus(quota, name)
 	found := shortage{left: status.Quota - status.Used}
@@ -59,7 +59,7 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 		return found
 	}
 
-	// The numbers of the refusal are about all its cards together.
+	// The refusal has one sum for all its cards together, so compare it with the sums of the status.
 	limit := int64(0)
 	used := int64(0)
 	for _, refused := range stated.CardNames() {
@@ -71,7 +71,8 @@ func (in *Input) shortageOf(quota *v1alpha1.CardQuota, name card.Name) shortage 
 		return found
 	}
 
-	// Total has the request, too. What others have beyond what is used they have reserved, within the limit.
+	// Total includes the request, so taken is what others use and have reserved. What of it is not in use, up
+	// to the limit, is reserved.
 	taken := stated.Total - stated.Requested
 	return shortage{left: min(found.left, stated.Limit-taken), reserved: max(0, min(taken, stated.Limit)-used), isStated: true}
 }
@@ -88,9 +89,9 @@ func (s shortage) describe(status v1alpha1.CardStatus) string {
 	return text + fmt.Sprintf(", %d free", max(0, status.Free-s.reserved))
 }
 
-// dropCardsWithoutQuota removes from a request without a card name the cards for which a CardQuota of the
-// path has no quota, because the request does not wait for them. If the path has quota for none, all stay. For a
-// user who may not read the quota, those that the scheduler states count.
+// dropCardsWithoutQuota removes cards for which a CardQuota of the path has no quota from a request without a
+// card name: it does not wait for them. If the path has quota for none, all stay. Where the user reads no
+// CardQuota of the path, the cards for which the scheduler states a limit replace them.
 func (in *Input) dropCardsWithoutQuota() {
 	if !in.Request.IsAnyCard {
 		return
@@ -110,7 +111,7 @@ func (in *Input) dropCardsWithoutQuota() {
 
 	granted := slices.DeleteFunc(slices.Clone(in.Request.Names), hasNoQuota)
 	switch {
-	case len(granted) == 0:
+	case len(granted) == 0: // all stay
 	case isRefusedForOthers(stated, granted): // the job names them where it cannot be read, such as in its pod template
 		in.Request.Names = stated.CardNames()
 	default:
@@ -196,14 +197,14 @@ func (a adviser) adviseQuotaOf(name card.Name, entry v1alpha1.BlockedStatus) (ad
 	for _, quota := range a.Path {
 		found := a.shortageOf(quota, name)
 		missing := wanted - found.left
-		all := entry.Count - found.left // for all pods of the workload that wait for this reason
+		missingForAll := entry.Count - found.left // for all pods of the workload that wait for this reason
 		if missing <= 0 || quota.Status.Summary == "" {
 			continue
 		}
 
 		text := fmt.Sprintf("CardQuota %s lacks %d %s for %s", quota.Name, missing, name, a.Request.quotaUnit())
-		if all > missing {
-			text += fmt.Sprintf(", %d for all that wait", all)
+		if missingForAll > missing {
+			text += fmt.Sprintf(", %d for all that wait", missingForAll)
 		}
 
 		reserved = max(reserved, found.reserved)
@@ -227,18 +228,19 @@ func (a adviser) adviseUncountedQuota(entry v1alpha1.BlockedStatus) []string {
 		return []string{fmt.Sprintf("Ask again in a few seconds. If this stays, ask the administrator for quota of queue %s.", a.Queue)}
 	}
 
-	// What the CardQuota above has left is only known from the scheduler: its limit without what others have.
+	// Only the scheduler says what the queue above has left: its limit without what others use or have
+	// reserved.
 	stated := a.statedShortage()
 	missing := int64(0)
 	if stated != nil && stated.Total != 0 && len(a.Request.Names) > 0 {
 		missing = a.Request.quotaCount() - (stated.Limit - (stated.Total - stated.Requested))
 	}
 
-	if missing <= 0 { // also if the message is about an earlier, larger request
+	if missing <= 0 { // unknown, or the message is about an earlier, larger request
 		return []string{fmt.Sprintf("Ask the administrator for quota of the queues above %s, or wait until other workloads below them end.", a.Queue)}
 	}
 
-	name := cmp.Or(append(stated.CardNames(), a.Request.Names...)...)
+	name := cmp.Or(append(stated.CardNames(), a.Request.Names...)...) // the first that the scheduler states
 	return []string{fmt.Sprintf("Queue %s, which is above %s, lacks %d %s for %s: ask the administrator for them, or wait until other workloads below it end.",
 		stated.Queue, a.Queue, missing, name, a.Request.quotaUnit())}
 }

@@ -39,7 +39,8 @@ func (g gateCheck) statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Ga
 		return nil
 	}
 
-	// CPU and memory have gates of their own. A reason without a name is that of any gate that is not open.
+	// CPU and memory have gates of their own, found by their prefix. A reason without a name needs no gate if
+	// any other one has the answer No.
 	isShown := func(gate Gate) bool { return gate.Answer == No && strings.HasPrefix(gate.Name, prefix) }
 	if (name == "" || prefix != "") && slices.ContainsFunc(gates, isShown) {
 		return nil
