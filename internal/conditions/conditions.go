@@ -124,7 +124,7 @@ func Events(before, after []metav1.Condition, rules []Rule) []Event {
 		switch {
 		case rule.Event == "":
 			event.Reason = is.Reason
-		case rule.Reason == "":
+		case rule.Reason == "": // neither the rule nor the event says which reason the condition has
 			event.Message = is.Reason + ": " + is.Message
 		}
 		events = append(events, event)

@@ -16,9 +16,10 @@ import (
 const isNotMirrorPod = `!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups` +
 	` && has(object.metadata.annotations) && 'kubernetes.io/config.mirror' in object.metadata.annotations)`
 
-// BypassPolicy returns the ValidatingAdmissionPolicy for new pods that request a card or carry the charged-queue
-// annotation. resources are the card resources, sorted. Without any it returns nil. An annotation lists them: the
-// operator reads it back after a restart, and takes them as cards for good.
+// BypassPolicy returns the ValidatingAdmissionPolicy for new pods that request a card or carry the
+// charged-queue annotation. resources are the card resources, sorted. Without any it returns nil. An
+// annotation lists them. The operator reads it after a restart, and takes them as cards for good:
+// rememberResources first removes all others.
 //
 // It needs no other object and no running operator. It fails closed: the API server refuses
 // a pod that it cannot evaluate.

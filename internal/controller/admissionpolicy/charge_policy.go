@@ -79,8 +79,9 @@ var templateQueueChanged = annotationExpr("object.spec.template", v1beta1.QueueN
 // end the charge for used cards. resources are the card resources, sorted. Without any it
 // returns nil.
 //
-// It fails closed, like BypassPolicy. Few requests match its conditions: those that change
-// the charged queue. A request must match all of them, so the condition of one kind is true for every other kind.
+// It fails closed, like BypassPolicy. Few requests match its conditions: those that may change the charged
+// queue, or leave cards uncharged for longer than the policy allows. A request must match all conditions, so
+// that of one kind is true for every other kind.
 func ChargePolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
 	if len(resources) == 0 {
 		return nil
@@ -97,6 +98,9 @@ func ChargePolicy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePo
 				resourceRule("bus.volcano.sh", "*", []string{"commands"}, admissionv1.Create, admissionv1.Update),
 			}},
 			MatchConditions: append([]admissionv1.MatchCondition{
+				// A deletion whose grace period is longer than the policy allows and than that of the pod.
+				// Otherwise another charged queue of a placed pod, or a charged queue on a pod without a
+				// node.
 				{Name: "a-pod-that-changes-who-pays", Expression: `!(` + isPod + `) || (` + hasOld + ` && (` + isDeletion + ` ? (` + deletionGrace + ` > ` + longest +
 					` && ` + deletionGrace + ` > ` + podGrace + `) : (oldObject.spec.?nodeName.orValue('') != '' ? ` +
 					chargeAnnotationsChanged() + ` : ` + chargeRecordWritten + `)))`},

@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	inventory, known := r.inventory.Inventory()
 	if !known {
-		return ctrl.Result{}, nil // OnChange triggers a reconcile once they are read
+		return ctrl.Result{}, nil // OnChange triggers a reconcile once all nodes are read
 	}
 
 	spec := policy.Effective(object.Spec)
@@ -194,6 +194,7 @@ func (r *Reconciler) deleteObject(ctx context.Context, name string, object clien
 		delete(r.lastApplied, kind.Kind+" "+name)
 	}
 
+	// A conflict means another UID: an object that was created meanwhile stays.
 	err = r.client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s: %w", object.GetName(), err)

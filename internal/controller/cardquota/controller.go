@@ -189,7 +189,7 @@ func (r *reconciliation) syncQueue(ctx context.Context) (ctrl.Result, error) {
 			return r.updateStatus(ctx, cardquota.InvalidSelectorCondition(r.quota.QueueName(), err))
 		}
 	}
-	defer r.lockMoves()() // until the Queue is written
+	defer r.lockMoves()() // until the Queue is written: two moves at a time could make a cycle
 
 	place, wait, err := r.placeQueue(ctx)
 	if err != nil {
@@ -215,12 +215,12 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Pl
 		return ctrl.Result{}, err
 	}
 
-	now := desired(r.queue)
+	now := desired(r.queue) // inSync may have read the Queue again
 	wasInSync := r.wasInSync(before, now)
 	if !inSync && wasInSync && r.statusDelay > 0 {
-		// The operator writes a changed spec or policy at once. It reverts changes of other
-		// managers with the next status write, so that constant writes of another manager
-		// do not cause constant writes of the operator.
+		// Another manager changed the Queue. The operator writes a changed spec or policy at once, but
+		// reverts such a change with the next status write. So constant writes of another manager do not
+		// cause constant writes of the operator.
 		return ctrl.Result{RequeueAfter: r.statusDelay}, nil
 	}
 
@@ -324,8 +324,9 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	return ctrl.Result{RequeueAfter: wait}, err
 }
 
-// updateMetrics replaces the metrics of the queue. It drops them before the first count, and if the CardQuota does not
-// own the queue. Only then the status has no usage of CPU; its list of cards may be empty at any time.
+// updateMetrics replaces the metrics of the queue. It drops them before the first count, and if the CardQuota
+// does not own the queue. The status shows that by its missing usage of CPU: its list of cards may be empty
+// at any time.
 func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 	if status.CPU == nil {
 		r.metrics.forgetQuota(r.quota.Name)

@@ -109,6 +109,7 @@ func (r *reconciliation) applyQueue(ctx context.Context, want *cardquota.Desired
 		return drift, nil
 	}
 
+	// YieldField also takes the fields that others keep out of want.
 	replaced := slices.DeleteFunc(cardquota.FieldConflicts(err), want.YieldField)
 	log.Info("queue has other writers", "queue", r.quota.QueueName(), "replaced", cardquota.DescribeConflicts(replaced), "weightLeftTo", want.WeightManager)
 	if err := r.applyAndRecord(ctx, want.Config, client.ForceOwnership); err != nil {

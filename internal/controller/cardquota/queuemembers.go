@@ -57,8 +57,8 @@ func newMemberCounts() *memberCounts {
 // countFunc counts the members of the queues of CardQuotas, by queue.
 type countFunc func(owners map[string]*v1alpha1.CardQuota) (map[string]queueusage.Members, error)
 
-// membersOf returns how many members the queue of a CardQuota has. It returns false while
-// another count runs: a later call returns the answer. Each answer is returned once.
+// membersOf returns how many members the queue of a CardQuota has. known is false while another count runs: a
+// later call returns the answer. Each answer is returned once: any later call needs a newer one.
 func (m *memberCounts) membersOf(quota *v1alpha1.CardQuota, count countFunc) (members queueusage.Members, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

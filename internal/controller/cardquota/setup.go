@@ -90,6 +90,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		return r.requestsForQueue(ctx, q.Name)
 	})
 
+	// A CardQuota that grants fewer cards is reconciled first, because its queue can still get too many. What
+	// changes for many CardQuotas, such as the policy, is reconciled last.
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).

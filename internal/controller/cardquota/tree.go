@@ -31,16 +31,15 @@ const (
 	maxPath = 64
 )
 
-// treeAround returns the tree of the CardQuotas that decide about this one: its ancestors, the
-// other children of each, and its own children; where CPU or memory are limited, also everything
-// below these. It is part of the tree of the last count if nothing changed since.
+// treeAround returns a tree with the CardQuotas that decide about this one: its ancestors, the other children
+// of each, and its own children; where CPU or memory are limited, also everything below these. If nothing
+// changed since the last count, it is the tree of that count, which has all CardQuotas.
 func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error) {
 	if !policy.IsTree(r.inForce) {
 		return cardquota.Flat, nil
 	}
 
-	// The last count has built the whole tree. Building a part again for each reconcile costs
-	// many lists.
+	// Building a part of it again for each reconcile costs many lists.
 	if tree, isFresh := r.Reconciler.usage.FreshTree(); isFresh && tree.IsMadeFrom(r.quota) {
 		return tree, nil
 	}
@@ -154,8 +153,8 @@ func (r *reconciliation) treeOfOwners(ctx context.Context, members map[string]*v
 	return cardquota.NewTree(owners, others, policy.UnmanagedQueues(r.inForce)), nil
 }
 
-// unownedBelow returns all Queues below the given ones, as far as no CardQuota owns them. children
-// returns those directly below a Queue that no CardQuota owns.
+// unownedBelow returns all Queues below the given ones, as far as no CardQuota owns them. children returns
+// the Queues directly below one, without those that a CardQuota owns.
 func unownedBelow(queues []string, children func(queue string) ([]*v1beta1.Queue, error)) (found []*v1beta1.Queue, err error) {
 	seen := map[string]bool{}
 	for next := slices.Clone(queues); len(next) > 0; next = next[1:] {
@@ -234,8 +233,8 @@ func (r *reconciliation) placeQueue(ctx context.Context) (place cardquota.Placem
 		return place, nil, err
 	}
 
-	// Stage brings CPU and memory as close to the CardQuota as the family allows now. One wait can be shown, and what
-	// they wait for means little before the Queue is in its place.
+	// Stage brings CPU and memory as close to the CardQuota as parent, siblings and children allow now. The
+	// status can show one wait. That for the place comes first: CPU and memory depend on the place.
 	place, resourceWait := r.tree.Placement(r.quota, parent).Stage(r.quota, family)
 	if wait == nil {
 		wait = resourceWait

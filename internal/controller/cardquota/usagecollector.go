@@ -152,6 +152,8 @@ func (u *UsageCollector) Start(ctx context.Context) error {
 		return err
 	}
 
+	// The first count then still knows which pods use cards that an earlier process counted under another
+	// name.
 	u.models.Restore(u.readAnomalies(ctx))
 	u.markDirty()
 	for {
