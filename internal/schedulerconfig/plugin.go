@@ -31,8 +31,9 @@ func (v *validator) checkPlugin(entry *yaml.Node) {
 	v.pluginLines[name.Value] = name.Line
 }
 
-// checkSwitches requires true or false. Words such as yes or on are booleans to Volcano's
-// parser and strings to others.
+// checkSwitches requires that each switch of a plugin is true or false. Words such as yes or on are booleans
+// to Volcano's parser and strings to others. Of capacity-card it refuses two more: a switch that is off
+// although quotas need it, and the switch for a hierarchy, which is an argument there.
 func (v *validator) checkSwitches(entry *yaml.Node, plugin string) {
 	for _, name := range Switches() {
 		value := fieldValue(entry, name)
@@ -94,7 +95,7 @@ func (v *validator) checkCapacityCard(root *yaml.Node) {
 	}
 
 	delete(values, HashArgument)
-	if v.known.ValidateArguments == nil {
+	if v.known.ValidateArguments == nil { // only programs with the plugin can check them
 		return
 	}
 
@@ -115,8 +116,8 @@ func Warnings(text string) []string {
 	return append(ignoredArguments(plugins, "plugin"), ignoredArguments(mappingsIn(fieldValue(root, "configurations")), "action")...)
 }
 
-// ignoredArguments warns of the quoted arguments of some entries. kind is what they configure: a plugin or an
-// action.
+// ignoredArguments returns a warning for each argument of some entries that is a number or a switch in
+// quotes. kind is what the entries configure: a plugin or an action.
 func ignoredArguments(entries []*yaml.Node, kind string) []string {
 	var warnings []string
 	for _, entry := range entries {
@@ -128,7 +129,8 @@ func ignoredArguments(entries []*yaml.Node, kind string) []string {
 		for i := 0; i+1 < len(arguments.Content); i += 2 {
 			key := arguments.Content[i].Value
 			value := arguments.Content[i+1]
-			// Volcano reads numbers and switches by their type, so it ignores a quoted one.
+			// Volcano reads numbers and switches by their type, so it ignores a quoted one. unquoted is the
+			// type that the value would have without quotes.
 			unquoted := (&yaml.Node{Kind: yaml.ScalarNode, Value: value.Value}).ShortTag()
 			if isString(value) && slices.Contains([]string{"!!bool", "!!int", "!!float"}, unquoted) {
 				warnings = append(warnings, fmt.Sprintf("line %d: argument %s of %s %s is quoted, and Volcano ignores it: write %s: %s",

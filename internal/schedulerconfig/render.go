@@ -112,8 +112,10 @@ type renderer struct {
 	replaced []string
 }
 
-// applyOverlay changes the tree: the actions, the plugins that go, capacity-card, and the switches of the other
-// plugins. It returns ErrHierarchy for a hierarchy without a tree.
+// applyOverlay changes the YAML of the base: it sets the actions, removes the plugins that capacity-card
+// replaces, adds capacity-card, and turns off what would let other plugins select victims. It returns
+// ErrHierarchy if the base has a hierarchy of queues and the overlay has no tree, because nothing would
+// enforce that hierarchy then.
 func (r *renderer) applyOverlay() error {
 	if node := fieldValue(r.root, "actions"); isString(node) { // else an error that Validate reports
 		r.setActions(node)
@@ -208,14 +210,15 @@ func (r *renderer) setActions(node *yaml.Node) {
 	node.Style = yaml.DoubleQuotedStyle
 }
 
-// placeAction writes action where the base has the first of replaces behind the last allocate, or at the end, since
-// Volcano evicts last. It removes all others of replaces. For "" it only removes.
+// placeAction returns actions with action in place of the first of replaces behind the last allocate. If none
+// is there, action goes to the end, since Volcano evicts last. It removes all others of replaces. If action
+// is "" it only removes.
 func placeAction(actions []string, action string, replaces ...string) []string {
 	isAfterAllocate := false
-	position := -1 // of the action to replace
+	position := -1 // of the action to replace, -1 for none
 	for i, a := range actions {
 		switch {
-		case a == "allocate": // a place before another allocate is none
+		case a == "allocate": // the action must come after it, so earlier places do not count
 			isAfterAllocate = true
 			position = -1
 		case isAfterAllocate && position < 0 && slices.Contains(replaces, a):
@@ -225,7 +228,7 @@ func placeAction(actions []string, action string, replaces ...string) []string {
 
 	if position < 0 {
 		position = len(actions)
-		actions = append(slices.Clone(actions), replaces[0]) // what follows writes action here
+		actions = append(slices.Clone(actions), replaces[0]) // the loop below replaces it
 	}
 
 	var out []string

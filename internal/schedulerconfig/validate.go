@@ -112,7 +112,8 @@ func (v *validator) checkActions(root *yaml.Node) {
 	}
 }
 
-// forEachMapping calls item for the mappings of a list. An unset list has none.
+// forEachMapping calls item for each mapping of a list, and adds a fault for each other entry, or if it is no
+// list. An unset list is empty. name is the key of the list: tiers, or another one whose entries have names.
 func (v *validator) forEachMapping(list *yaml.Node, name string, item func(*yaml.Node)) {
 	if isUnset(list) {
 		return

@@ -54,8 +54,8 @@ func sameMeaning(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.ShortTag() == b.ShortTag() && a.Value == b.Value && slices.EqualFunc(a.Content, b.Content, sameMeaning)
 }
 
-// findAmbiguities refuses, anywhere in the tree, what makes one place depend on another, and
-// duplicate keys.
+// findAmbiguities returns an error for each alias, anchor, tag and repeated key at a node and below it. With
+// them, one place of the text would decide about another, or parsers would read it differently.
 func findAmbiguities(node *yaml.Node) []error {
 	var errs []error
 	if node.Kind == yaml.AliasNode {
@@ -214,7 +214,7 @@ func WithHash(text string) (withHash, hash string, err error) {
 	}
 
 	arguments := fieldValue(entry, "arguments")
-	if arguments == nil || arguments.Kind != yaml.MappingNode {
+	if arguments == nil || arguments.Kind != yaml.MappingNode { // missing, or null: Validate refuses all else
 		arguments = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		setField(entry, "arguments", arguments)
 	}

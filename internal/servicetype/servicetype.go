@@ -71,9 +71,9 @@ func (m Matrix) CanReclaim(by, from string) bool {
 // Reclaims reports whether a type reclaims from any other.
 func (m Matrix) Reclaims(name string) bool { return len(m[name].ReclaimFrom) > 0 }
 
-// Validate refuses a type that reclaims from itself, or from a type that is not defined or not
-// reclaimable. It refuses cycles as well, in which two workloads would evict each other for
-// ever. It returns all errors joined.
+// Validate refuses a type that reclaims from itself, twice from another, or from a type that is not defined
+// or not reclaimable. It refuses names and minimum runtimes that are not allowed. It refuses cycles as well,
+// in which workloads would evict each other for ever. It returns all errors joined.
 func (m Matrix) Validate() error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -116,7 +116,8 @@ func (m Matrix) Validate() error {
 // findCycle names a chain of types that ends where it starts, "" if there is none. It visits what a type
 // reclaims from, depth first, and no type twice that leads to no cycle.
 func (m Matrix) findCycle() string {
-	done := map[string]bool{}
+	done := map[string]bool{} // types that lead to no cycle
+	// visit returns a cycle to which a type leads. path has the types from which it was reached.
 	var visit func(name string, path []string) string
 	visit = func(name string, path []string) string {
 		if i := slices.Index(path, name); i >= 0 {

@@ -64,6 +64,7 @@ func (m *workloadMaker) admit(object runtime.Object, namespace string) error {
 		return nil
 	}
 
+	// A workload without an old one is a creation.
 	result, err := validation.ValidateWorkload(context.Background(), load, nil, input)
 	if err != nil {
 		return err

@@ -71,7 +71,8 @@ func (c *Cluster) jobsOfEvicted(isEvicted func(*corev1.Pod) bool) (restarted, en
 			continue
 		}
 
-		// Volcano restarts or ends such a job as a whole, so its pods on other nodes go too.
+		// If its policies say so, an eviction restarts or ends the whole job, with its pods on other nodes.
+		// Other jobs lose only the evicted pods.
 		policy := workload.EvictionPolicyFor(job)
 		restarted[name] = policy.Inelastic && !policy.Terminates
 		ended[name] = policy.Terminates

@@ -14,8 +14,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// completePod sets in a new pod what the API server sets: a UID, requests, and the priority of its class. It returns an
-// error for a pod that the API server would refuse, or that no scheduler places.
+// completePod sets in a new pod what the API server sets: a UID, requests, and the priority of its class. It
+// notes the name as taken. It returns an error for a pod that the API server would refuse, or that no
+// scheduler places.
 func (m *workloadMaker) completePod(pod *corev1.Pod) error {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if m.taken[name] {

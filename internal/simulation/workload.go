@@ -59,6 +59,8 @@ func NewWorkloads(c *Cluster, objects []*unstructured.Unstructured, namespace st
 			return nil, fmt.Errorf("%s without metadata.name: whatif needs one", object.GetKind())
 		}
 
+		// A file that was read from a cluster may have the values of an object there. Owners are found by
+		// UID.
 		object.SetCreationTimestamp(metav1.Time{})
 		object.SetUID(types.UID(strings.Join([]string{"whatif", strings.ToLower(object.GetKind()), object.GetNamespace(), object.GetName()}, "-")))
 		if err := m.add(object); err != nil {
@@ -205,7 +207,7 @@ func (m *workloadMaker) addController(c *controller, template *corev1.PodTemplat
 		w.Pods = append(w.Pods, pod)
 	}
 
-	least := int32(1)
+	least := int32(1) // the minimum of the PodGroup
 	if text, written := c.owner.GetAnnotations()[v1beta1.VolcanoGroupMinMemberAnnotationKey]; written {
 		if n, err := strconv.ParseInt(text, 10, 32); err == nil && n >= 0 { // otherwise Volcano ignores it
 			least = int32(n)

@@ -132,9 +132,9 @@ func raiseRequest(list corev1.ResourceList, name corev1.ResourceName, quantity r
 	}
 }
 
-// resizedByName returns what the containers request now of which a status has resources, by their names: the
-// kubelet reports there how far an in-place resize is. Such statuses of init containers count only for
-// sidecars.
+// resizedByName returns by name what containers request now. It has those whose status has resources, in
+// which the kubelet reports how far an in-place resize is. It returns nil if no status has any. Of init
+// containers the caller must count only sidecars.
 func resizedByName(pod *corev1.Pod) map[string]corev1.ResourceList {
 	statuses := map[string]*corev1.ContainerStatus{}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {

@@ -185,7 +185,7 @@ func (e *explainer) holdersFor(queue string, blocked *entry) []v1alpha1.CardHold
 //
 // A job without pods may use several names, so any quota left of one counts.
 func (e *explainer) withQuotaLeft(queue string, request *Request) []card.Name {
-	if len(request.Names) < 2 || e.cluster.Quotas[queue] == nil {
+	if len(request.Names) < 2 || e.cluster.Quotas[queue] == nil { // the result is the same, whatever is left
 		return request.Names
 	}
 

@@ -65,8 +65,8 @@ func (p *PendingPod) Pending() (Pending, bool) {
 		requested = string(p.Request.Resource)
 	}
 
-	// A gang below its minimum uses cards with which it cannot work, so the message begins
-	// with that.
+	// A gang that runs fewer pods than its minimum uses cards with which it cannot work, so the message
+	// begins with that. The text is empty for any other gang.
 	if p.Group != nil {
 		message = belowMinimumText(p.Group.Status.Running, p.Group.Spec.MinMember) + message
 	}

@@ -92,10 +92,10 @@ func CompareBlocked(a, b v1alpha1.BlockedStatus) int {
 	return cmp.Or(a.Since.Compare(b.Since.Time), CompareWorkloads(&a.Workload, &b.Workload), waitsForGang(a)-waitsForGang(b), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
 }
 
-// ReasonIn returns why a pod waits, from the entries of its workload, and the message to show. The entry with its
-// message decides. Without one, a pod that waits for its gang by its message has the reason of such entries, and
-// another pod that of the others. Else the first entry decides. The reason is "" if there are none: the scheduler
-// states nothing.
+// ReasonIn returns why a pod waits, from the entries of its workload, and the message to show. message is
+// what the scheduler states about the pod, "" for nothing. The entry with the same message decides. If there
+// is none, the message says whether the pod waits for its gang. Then the first entry of the same kind
+// decides, else the first of all. Without entries the reason is "".
 func ReasonIn(entries []v1alpha1.BlockedStatus, message string) (reason v1alpha1.BlockedReason, stated string) {
 	for _, entry := range entries {
 		if entry.Message == message {

@@ -15,9 +15,10 @@ import (
 // livePage is how many objects are read live at a time.
 const livePage = 500
 
-// validateCardQuota decides by the cache, but reads the API server before it refuses, and before
-// it admits what overAllocation Deny forbids. One kubectl apply sends its objects milliseconds
-// apart, also to different replicas, and the cache may not have the first one yet.
+// validateCardQuota decides by the cache, but reads the API server before it refuses. It reads only the API
+// server where overAllocation is Deny and the grants change, because then it admits by what all CardQuotas
+// grant. One kubectl apply sends its objects milliseconds apart, also to different replicas, and the cache
+// may not have the first one yet.
 func (h *handlers) validateCardQuota(ctx context.Context, quota, before *v1alpha1.CardQuota) (rules.Result, error) {
 	validateWith := func(from client.Reader) (rules.Result, error) {
 		input, err := h.cardQuotaInput(ctx, from)

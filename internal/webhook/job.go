@@ -80,8 +80,8 @@ func addEvictionRule(raw []byte) ([]byte, error) {
 	return json.Marshal(job)
 }
 
-// copyFailurePolicy writes how failed pods are counted and replaced as the stored Job says. The failure policy is
-// immutable, so a file without it could not be applied again.
+// copyFailurePolicy returns the JSON of a changed Job, raw, in which failed pods are counted and replaced as
+// the stored Job says. The failure policy is immutable, so a file without it could not be applied again.
 func copyFailurePolicy(raw, stored []byte) ([]byte, error) {
 	job, spec, err := readSpec(raw)
 	if err != nil {

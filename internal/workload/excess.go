@@ -25,8 +25,9 @@ func DescribeExcesses(queue string, excess []quota.Excess) (reason, message stri
 	return reason, message
 }
 
-// DescribeExcess returns the reason and the message of one written amount that is not in force: what is (Allowed),
-// and why. Limit is what the parent has, and Sum what all of its children have.
+// DescribeExcess returns the reason and the message for a written amount that is not in force. The message
+// says which amount is in force instead (Allowed), and why. Limit is what the parent has, and Sum what all of
+// its children have.
 func DescribeExcess(e quota.Excess) (reason, message string) {
 	amount := func(n int64) string { return FormatTreeAmount(e.Of, n) }
 	label := e.Of.Label() + ": "

@@ -86,7 +86,9 @@ func (r *QueueRules) InTree(queue string, resolved *quota.Resolved) *QueueRules 
 	return &rules
 }
 
-// flatRulesFor returns the rules of a Queue as if all queues were flat.
+// flatRulesFor returns the rules of a Queue as if all queues were flat. unmanaged is what the policy says of
+// queues without a quota. last are the earlier rules of the Queue, nil for none: a selector that has not
+// changed is not parsed again. An amount that Limits leaves out is 0, so the queue may use none.
 func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	rules := QueueRules{Managed: managed, Refusal: checkOpen(queue)}

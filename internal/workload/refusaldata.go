@@ -29,6 +29,7 @@ func ReadRefusalData(data string) (refusal Refusal, isRefusal bool) {
 		return Refusal{}, false
 	}
 
+	// The data has CPU and memory as "cpu" and "memory", which are not the values of quota.Resource.
 	if refusal.Resource != "" {
 		at := slices.IndexFunc(quota.Compute[:], func(of quota.Resource) bool { return of.String() == string(refusal.Resource) })
 		if at < 0 {

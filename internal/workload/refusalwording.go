@@ -194,7 +194,8 @@ func ReadRefusal(message string) (refusal Refusal, isRefusal bool) {
 	return Refusal{}, false
 }
 
-// readMessage reads a message of this wording. If it returns false, the refusal has no meaning.
+// readMessage reads a message of this wording into r, and reports whether the message is one. If it is not, r
+// has no meaning. The first letter may be a capital or a small one.
 func (w *wording) readMessage(message string, r *Refusal) bool {
 	first := w.parts[0].text // each sentence begins with a text
 	if len(message) < len(first) || lowerLetter(message) != lowerLetter(first) || message[1:len(first)] != first[1:] {

@@ -79,7 +79,8 @@ func (r *Resolver) Request(pod *corev1.Pod) Request {
 	return request
 }
 
-// resolveCards sets the cards that the pod may run on, or why there are none.
+// resolveCards sets the cards that the pod may run on, or why there are none. unknown are extended resources
+// of the pod that no node offers as cards. Request has set Resource, Count and ExtraResources.
 func (request *Request) resolveCards(pod *corev1.Pod, r *Resolver, unknown []ResourceCount) {
 	text, isNamed := pod.Annotations[v1alpha1.AnnotationCardName]
 	var named card.Request

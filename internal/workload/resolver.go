@@ -79,9 +79,10 @@ func (r *Resolver) UsageOf(request *Request, pod *corev1.Pod, group *v1beta1.Pod
 	return ChargeFor(request, r.Queue(pod, group, lastQueue), pod.Spec.NodeName, r.Inventory, last)
 }
 
-// ChargeFor returns the charge for a request on a node: the card that the node has now. If the
-// node lost its label or is gone, the last charge stays. If the node is unknown, every card
-// that the request may use is charged, so that no card is given away twice.
+// ChargeFor returns the charge for a request on a node: the card that the node has now. If the node lost its
+// label or is gone, the last charge stays. If the node is unknown, every card that the request may use is
+// charged, so that no card is given away twice. NotOffered of the charge has its cards that the node does not
+// offer to new pods, so that the inventory does not count them.
 func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *quota.Charge) quota.Charge {
 	charge := quota.Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}
 

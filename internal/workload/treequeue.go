@@ -71,8 +71,9 @@ func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (qu
 	return t, refusal
 }
 
-// readCompute reads the CPU or memory of a Queue, in units of 10^scale: key is the resource, and name what Kubernetes
-// calls it. limit is its quota. Which queue inherits that of its parent instead, TreeQueueFor says.
+// readCompute sets in t the CPU or memory of a Queue: key is the resource in t, and name what Kubernetes
+// calls it. Amounts are in units of 10^scale. limit is the quota of the flat queue. TreeQueueFor says which
+// queue inherits that of its parent instead.
 func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceName, key quota.Resource, scale resource.Scale, limit int64, isManaged bool) {
 	_, isLimited := queue.Spec.Capability[name]
 	deserved, deserves := queue.Spec.Deserved[name]

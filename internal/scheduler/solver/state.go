@@ -87,13 +87,13 @@ func (s *state) canChoose(u int) bool { return s.isOpen(u) && s.canAddVictim(u) 
 func (s *state) canAddVictim(u int) bool {
 	x := s.units[u]
 	job := &s.jobs[x.job]
-	spent := &s.jobStates[x.job]
+	victims := &s.jobStates[x.job]
 	switch {
-	case s.isVictim[u] || spent.whole:
+	case s.isVictim[u] || victims.whole:
 		return false
 	case x.pod == wholeJob:
 		return s.takes == nil || s.canTake(u)
-	case spent.pods >= job.elastic:
+	case victims.pods >= job.elastic:
 		return false
 	}
 
@@ -144,15 +144,16 @@ func (s *state) dropVictim(u, jobNode int) {
 // sign is -1. A whole job frees what its single victims have not freed: on all its nodes if jobNode is none, on no node if
 // it is nowhere (where only quotas matter), otherwise at that jobNode alone (where only one node matters).
 func (s *state) applyUnit(u, jobNode, sign int) {
-	// What a unit still releases depends on the job's other victims, so it is applied before jobState changes.
+	// releases is nil if no unit releases a quota or counts against a limit. What a unit still releases
+	// depends on the job's other victims, so it is applied before these change.
 	if s.releases != nil {
 		s.applyShared(u, sign)
 	}
 
 	x := s.units[u]
-	spent := &s.jobStates[x.job]
+	victims := &s.jobStates[x.job]
 	if x.pod == wholeJob {
-		spent.whole = sign > 0
+		victims.whole = sign > 0
 		jobNodes := s.jobs[x.job].jobNodes
 		switch jobNode {
 		case none:
@@ -170,24 +171,26 @@ func (s *state) applyUnit(u, jobNode, sign int) {
 	}
 
 	pod := &s.pods[x.pod]
-	spent.pods += sign
-	spent.loss += int64(sign) * s.unitLoss(u).PodSeconds
+	victims.pods += sign
+	victims.loss += int64(sign) * s.unitLoss(u).PodSeconds
 
 	if pod.role != none {
 		s.roleVictims[pod.role] += sign
 	}
 
+	// No pending pod could run on the node, so what is freed there does not matter.
 	if pod.jobNode == none {
 		return
 	}
 
+	// The whole job would free only what this pod has not freed.
 	left := s.leftToFree[pod.jobNode*s.dims : (pod.jobNode+1)*s.dims]
 	for i, amount := range pod.usage {
 		left[i] -= float64(sign) * amount
 	}
 
 	// If the job is a victim as a whole too, it has freed the pod already.
-	if !spent.whole {
+	if !victims.whole {
 		s.addAvailable(s.jobNodes[pod.jobNode].node, pod.usage, float64(sign))
 	}
 }
@@ -207,23 +210,25 @@ func (s *state) pruneVictims() {
 	}
 }
 
-// pruneForPlaces drops every victim that the current places of the pending pods do not need. That costs less than new
-// places for each trial. The highest rank comes first, then the largest loss.
+// pruneForPlaces drops every victim that the current places of the pending pods do not need. That costs less
+// than another placement of the pods without each victim. Victims of the highest rank come first, then those
+// with the largest loss.
 func (s *state) pruneForPlaces() {
-	place := s.places
-	if len(s.order) == 1 {
-		place = s.placePods()
+	places := s.places
+	if len(s.order) == 1 { // fitsAll stores the places of several pod sets only
+		places = s.placePods()
 	}
 
 	needed := make([]bool, len(s.available))    // by node and resource
-	neededQuotas := make([]bool, len(s.quotas)) // by quota
+	neededQuotas := make([]bool, len(s.quotas)) // by quota; the pods use required ones wherever they run
 	for _, quota := range s.required {
 		neededQuotas[quota] = true
 	}
 
-	// reserve takes the places, or gives them back if sign is -1. It also finds what the pods need there.
+	// reserve subtracts what the pods use in their places, or adds it again if sign is -1. It also notes in
+	// needed and neededQuotas what they use.
 	reserve := func(sign int) {
-		for podSet, nodes := range place {
+		for podSet, nodes := range places {
 			for _, node := range nodes {
 				s.useCards(podSet, node, -sign)
 				neededQuotas[s.nodeQuota[node]] = neededQuotas[s.nodeQuota[node]] || s.podSets[podSet].Cards > 0
@@ -235,7 +240,7 @@ func (s *state) pruneForPlaces() {
 		}
 	}
 
-	// With the places reserved, a victim is needless if nothing falls below 0 without it.
+	// With the places reserved, a victim is needless if nothing that the pods use falls below 0 without it.
 	reserve(1)
 	for _, u := range s.byDescendingLoss(s.chosenUnits()) {
 		s.dropVictim(u, none)
@@ -266,8 +271,8 @@ func (s *state) lacksNeeded(u int, needed, neededQuotas []bool) (lacks bool) {
 	return lacks
 }
 
-// dropNeedless drops those of some victims that are not needed beside the others: all of them if possible,
-// otherwise one half after the other, in their order.
+// dropNeedless drops those of the given victims without which the pending pods still fit: all at once if
+// possible, otherwise it tries each half in the same way. It stops where the budget ends.
 func (s *state) dropNeedless(units []int) {
 	if len(units) == 0 || s.exceedsBudget() {
 		return
@@ -285,8 +290,7 @@ func (s *state) dropNeedless(units []int) {
 		s.addVictim(u, none)
 	}
 
-	// One placement of pods decides about half of the units, where single trials would need one for
-	// each.
+	// Where few victims are needed, one placement of the pods decides about many at once.
 	if half := len(units) / 2; half > 0 {
 		s.dropNeedless(units[:half])
 		s.dropNeedless(units[half:])

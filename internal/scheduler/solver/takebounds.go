@@ -12,9 +12,10 @@ import (
 // epsilon allows for the rounding of sums.
 const epsilon = 1e-9
 
-// neededAmounts returns by resource how much the pod sets need beside what is free on nodes. If units
-// release quotas, two kinds of resources follow: the cards that the quotas lack in all, and what each required quota
-// lacks. A negative need is none.
+// neededAmounts returns by resource how much the pod sets need beside what is free on nodes. If units release
+// quotas, two kinds of resources follow: the cards that the quotas lack in all, and what each required quota
+// lacks. A required quota is one that the pods use wherever they run: of CPU or memory. A negative need is
+// none.
 func (s *state) neededAmounts() []float64 {
 	needs := make([]float64, s.dims)
 	for i := range s.podSets {
@@ -28,6 +29,7 @@ func (s *state) neededAmounts() []float64 {
 		if wanted {
 			for r, have := range s.availableOn(node) {
 				// The pods may run elsewhere, so a node on which too much runs counts as full, not as a need.
+				// Requests may exceed by the tolerance what a node has.
 				needs[r] -= max(0, have) + s.tolerances[r]
 			}
 		}
@@ -37,6 +39,8 @@ func (s *state) neededAmounts() []float64 {
 		return needs
 	}
 
+	// What is left of a required quota has the use of the pod sets subtracted already: below 0 it lacks
+	// something.
 	needs = append(needs, s.neededCards())
 	for _, quota := range s.required {
 		needs = append(needs, -float64(s.quotas[quota]))
@@ -45,8 +49,9 @@ func (s *state) neededAmounts() []float64 {
 	return needs
 }
 
-// neededCards returns how many cards the pod sets need beside what is left in the quotas of cards. If there is only one
-// and it is below 0, victims must release that too. Of several, the pods can leave such a one out.
+// neededCards returns how many cards the pod sets need beside what is left in the quotas of cards that they
+// could use. If there is only one such quota and it is below 0, victims must release that too. Of several,
+// the pods need not use that one.
 func (s *state) neededCards() (need float64) {
 	for i := range s.podSets {
 		need += float64(s.podSets[i].Cards) * float64(s.podSets[i].Count)
@@ -62,39 +67,42 @@ func (s *state) neededCards() (need float64) {
 		}
 	}
 
-	if quotas == 1 && need > 0 {
+	if quotas == 1 {
 		need -= min(0, only)
 	}
 
 	return need
 }
 
-// amountOf returns how much a unit gives back of a resource, as neededAmounts lists them: first those of nodes, then the
-// cards of all quotas, then each required quota. Of a quota that is what it releases at the level that has least left.
+// amountOf returns how much a unit gives back of a resource beside its job's victims. Resources are numbered
+// as neededAmounts lists them: first those of nodes, then the cards of all quotas, then each required quota.
+// A quota has a level for each queue up to the root. Only what the unit releases at the level with the least
+// left counts.
 func (s *state) amountOf(u, resource int) (amount float64) {
 	if resource < s.dims {
 		s.forEachJobNode(u, func(jobNode int) { amount += s.freedBy(u, jobNode)[resource] })
 		return amount
 	}
 
-	add := func(v int, sign float64) {
+	addReleases := func(v int, sign float64) {
 		for _, x := range s.releases[v] {
-			isCounted := s.ofCards[x.quota]
+			isOfResource := s.ofCards[x.quota] // resource s.dims is the cards of all quotas
 			if resource > s.dims {
-				isCounted = x.quota == s.required[resource-s.dims-1]
+				isOfResource = x.quota == s.required[resource-s.dims-1]
 			}
-			// quotas has the least of all levels, so this is the lowest level that has so little.
-			if level, _ := s.lowestLevelBelow(x.quota, s.quotas[x.quota]+1); isCounted && x.level <= level {
+			// quotas has the least of all levels, so this is the first level that has so little. A release
+			// counts at its own level and at all above.
+			if level, _ := s.lowestLevelBelow(x.quota, s.quotas[x.quota]+1); isOfResource && x.level <= level {
 				amount += sign * float64(x.amount)
 			}
 		}
 	}
 
 	s.countVisits(1)
-	add(u, 1)
+	addReleases(u, 1)
 	if x := s.units[u]; x.pod == wholeJob {
 		// Its single victims have released their part already.
-		s.forEachSingleVictim(x.job, func(v int) { add(v, -1) })
+		s.forEachSingleVictim(x.job, func(v int) { addReleases(v, -1) })
 	}
 
 	return amount
@@ -103,11 +111,12 @@ func (s *state) amountOf(u, resource int) (amount float64) {
 // limitBound bounds what units give back within the limits.
 type limitBound struct{ *state }
 
-// limitsForbid reports whether the limits keep the units from giving back enough of some
-// resource. True is a proof, false is none: it counts each part of a job against only one of its limits, and
-// takes the most that parts can give within each limit.
+// limitsForbid reports whether the limits keep the units from giving back enough of some resource. True is
+// certain: the amounts that it compares with the needs are upper bounds. False is not certain. Each part of a
+// job counts against only one of its limits. Within each limit it takes the most that fractions of parts
+// could give.
 func (s *state) limitsForbid(units []int) bool {
-	if s.takes == nil {
+	if s.takes == nil { // no unit counts against a limit
 		return false
 	}
 
@@ -115,9 +124,10 @@ func (s *state) limitsForbid(units []int) bool {
 	groups := bound.groupByLimit(bound.partsOf(units))
 	for r, need := range s.neededAmounts() {
 		given := 0.0
-		for limit, group := range groups {
-			// The first group has no limit, and none is the number before the first limit.
-			given += bound.mostGiven(limit-1, group, r)
+		for i, group := range groups {
+			// Group 0 has no limit, and none is -1. Each other group is that of the limit before its own
+			// number.
+			given += bound.mostGiven(i-1, group, r)
 			if given >= need*(1-epsilon) {
 				break
 			}
@@ -140,11 +150,11 @@ type jobPart struct {
 
 // partsOf returns the parts that units consist of: each pod, and what is left of each whole job without these pods.
 func (b limitBound) partsOf(units []int) (parts []jobPart) {
-	single := make([][]int, len(b.jobs))
+	podsOfJob := make([][]int, len(b.jobs))
 	b.countVisits(len(units))
 	for _, u := range units {
 		if x := b.units[u]; x.pod != wholeJob {
-			single[x.job] = append(single[x.job], u)
+			podsOfJob[x.job] = append(podsOfJob[x.job], u)
 			parts = append(parts, jobPart{unit: u})
 		}
 	}
@@ -152,7 +162,7 @@ func (b limitBound) partsOf(units []int) (parts []jobPart) {
 	// All single pods are known now: a whole job is only what they leave of it.
 	for _, u := range units {
 		if x := b.units[u]; x.pod == wholeJob {
-			parts = append(parts, jobPart{unit: u, minus: single[x.job]})
+			parts = append(parts, jobPart{unit: u, minus: podsOfJob[x.job]})
 		}
 	}
 
@@ -177,11 +187,11 @@ func (b limitBound) takenOf(part jobPart, limit int) (amount int64) {
 	return amount
 }
 
-// groupByLimit groups parts, each by the tightest of its limits: the one that allows the smallest fraction of all parts
-// that count against it. The first group is of parts without a limit that could refuse them, and of jobs that have victims
-// already.
+// groupByLimit groups parts, each by the tightest of its limits: the one that allows the smallest fraction of
+// all parts that it could refuse. Group 0 has the parts that no limit could refuse, and those of jobs that
+// have victims already. Group i has those of limit i-1.
 func (b limitBound) groupByLimit(parts []jobPart) [][]jobPart {
-	sums := make([]float64, len(b.limits))
+	sums := make([]float64, len(b.limits)) // by limit: what the parts that it could refuse count against it
 	for _, part := range parts {
 		for _, x := range b.takes[part.unit] {
 			if !x.onlyCounts {
@@ -192,17 +202,17 @@ func (b limitBound) groupByLimit(parts []jobPart) [][]jobPart {
 
 	groups := make([][]jobPart, len(b.limits)+1)
 	for _, part := range parts {
-		at := 0
-		least := 1.0
+		group := 0
+		smallest := 1.0 // a limit that allows all of its parts refuses none
 		for _, x := range b.takes[part.unit] {
-			fraction := b.leftToTake(x.limit) / max(sums[x.limit], 1)
+			fraction := b.leftToTake(x.limit) / max(sums[x.limit], 1) // the sum is 0 where all only count
 			// A job with victims counts only what it adds, which its parts do not say. So no limit bounds it here.
-			if !x.onlyCounts && fraction < least && b.jobStates[b.units[part.unit].job].pods == 0 && b.takenOf(part, x.limit) > 0 {
-				at = x.limit + 1
-				least = fraction
+			if !x.onlyCounts && fraction < smallest && b.jobStates[b.units[part.unit].job].pods == 0 && b.takenOf(part, x.limit) > 0 {
+				group = x.limit + 1
+				smallest = fraction
 			}
 		}
-		groups[at] = append(groups[at], part)
+		groups[group] = append(groups[group], part)
 	}
 
 	return groups
@@ -222,6 +232,8 @@ func (b limitBound) leftToTake(limit int) float64 {
 // mostGiven returns an upper bound of how much of a resource parts of jobs give back within a limit, or without
 // one if it is none. It is the most if fractions of parts could be taken.
 func (b limitBound) mostGiven(limit int, parts []jobPart, resource int) (most float64) {
+	// An offer is what one part gives back of the resource, and how much it counts against the limit: more
+	// than 0, because groupByLimit puts no other part into the group of a limit.
 	type offer struct{ amount, taken float64 }
 	var offers []offer
 	for _, part := range parts {
@@ -243,13 +255,13 @@ func (b limitBound) mostGiven(limit int, parts []jobPart, resource int) (most fl
 
 	// Fractions of offers, those that give most for what they count first, give at least as much as any
 	// choice of whole offers.
-	slices.SortFunc(offers, func(a, b offer) int { return cmp.Compare(b.amount*a.taken, a.amount*b.taken) })
+	slices.SortFunc(offers, func(x, y offer) int { return cmp.Compare(y.amount*x.taken, x.amount*y.taken) })
 	most = 0
 	left := b.leftToTake(limit)
 	for _, x := range offers {
-		part := min(1, left/x.taken)
-		most += part * max(0, x.amount)
-		left -= part * x.taken
+		fraction := min(1, left/x.taken)
+		most += fraction * max(0, x.amount)
+		left -= fraction * x.taken
 	}
 
 	return most

@@ -1,7 +1,9 @@
 package solver
 
-// This file has the limits of what victims may be taken from queues of a tree (TakeLimit). A limit of what is borrowed
-// depends on the order in which victims are taken. A unit is one elastic pod or a whole job; u and v are indexes of units.
+// This file has the limits of what victims may be taken from queues of a tree (TakeLimit). A limit of what is
+// borrowed depends on the order in which victims are taken: the last may exceed it, if less than the limit
+// was taken before. A unit is one elastic pod or a whole job; u and v are indexes of units. A take that
+// onlyCounts uses up a limit, but the limit cannot refuse it. countVisits counts work, which a budget bounds.
 
 import "slices"
 
@@ -27,8 +29,9 @@ func (s *state) applyTakes(u, sign int) {
 	}
 }
 
-// canTake reports whether the limits allow that a unit becomes a victim too. Some order of taking all of them must allow
-// each by all its limits, see TakeLimit.
+// canTake reports whether the limits allow that a unit becomes a victim too: in some order of taking all
+// victims, all limits must allow each of them. A pod is taken in one step. Of a whole job, the pods that it
+// can spare are taken before its last part.
 func (s *state) canTake(u int) bool {
 	if len(s.takes[u]) == 0 {
 		return true
@@ -48,7 +51,7 @@ func (s *state) canTake(u int) bool {
 		// Only a limit of what is borrowed may be exceeded, and only by less than the largest last part of a victim.
 		case !limit.borrowed || excess >= limit.largest:
 			return false
-		default:
+		default: // the unit can be last if less than the limit is taken before its last part
 			canBeLast = canBeLast && !x.onlyCounts && excess < x.last
 		}
 	}
@@ -58,13 +61,14 @@ func (s *state) canTake(u int) bool {
 	return canBeLast || s.hasOrder(u)
 }
 
-// hasOrder reports whether some order of taking the victims and one more unit satisfies the
-// limits of what is borrowed. It finds an order from its end: the last unit, the last but one, and so on. It never
-// has to go back: if all have an order, so have those that are left, whichever was put last.
+// hasOrder reports whether the victims and one more unit can be taken in some order that satisfies the limits
+// of what is borrowed. The order matters to no other limit. It finds an order from its end: the last unit,
+// the last but one, and so on. It never has to go back: if all have an order, so have those that are left,
+// whichever was put last.
 //
-// It ends when no limit is exceeded by what is left, for then each order does. A limit all of whose units only
-// count allows every order too. Units that only count come first: what is taken by another rule leaves less that
-// is borrowed.
+// It ends when no limit is exceeded by what is left, for then each order does. A limit all of whose units
+// only count allows every order too. Of an exceeded limit, units that only count are never put last
+// (canBeLast): what they take first leaves less that is borrowed.
 func (s *state) hasOrder(added int) bool {
 	left := slices.Clone(s.taken) // what the units that have no place in the order yet count
 	refusable := slices.Clone(s.refusable)

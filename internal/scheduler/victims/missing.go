@@ -28,11 +28,13 @@ func (s *Selection) MissingAmounts(task *api.TaskInfo, node *api.NodeInfo) Amoun
 	return missing
 }
 
-// addMissingQuota adds to missing what the quotas of a queue and its ancestors lack for a pod that would use a card, as far
-// as evictions in its own queue release it: not what terminating pods use. It returns missing. released is what counts as
-// released already. It begins as what is kept for others, below 0 (see DeductKept), and is changed.
+// addMissingQuota adds to missing what the quotas of a queue and its ancestors lack for a pod that would use
+// the named card. It leaves out what terminating pods use, because evictions in the queue do not release
+// that. It returns missing. released is what the check counts as released. It begins with what is kept for
+// others, as negative amounts, and is changed.
 func (s *Selection) addMissingQuota(missing Amounts, queue api.QueueID, request *workload.Request, name card.Name, released quota.Released) Amounts {
-	// Each check finds the first limit that is exceeded, so it is repeated until none is.
+	// Each check finds the first limit that is exceeded, so it is repeated until none is. There are
+	// maxMissingLimits limits.
 	for range maxMissingLimits {
 		isComplete := true
 		for _, insufficient := range s.Ledger.Check(string(queue), request.On(name), quota.Within{Released: released}) {
@@ -43,6 +45,8 @@ func (s *Selection) addMissingQuota(missing Amounts, queue api.QueueID, request 
 			}
 
 			isComplete = false
+			// What the pod uses within the guarantee of its own queue takes nothing from the guarantees of
+			// others.
 			if insufficient.Kind == quota.Guaranteed {
 				lack = s.leastForGuarantees(insufficient, queue, request, name, released)
 			}

@@ -54,7 +54,8 @@ func (p *Prices) EvictionsLeft(job *api.JobInfo) map[types.UID]int {
 	return left
 }
 
-// podsToPrice returns the placed pods of a job, and after them those of Kubernetes Jobs that ended.
+// podsToPrice returns the placed pods of a job, and after them its pods that ended or terminate and belong to
+// a Kubernetes Job.
 func (p *Prices) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Pod {
 	pods := make([]loss.Pod, 0, len(placed))
 	for _, task := range placed {
@@ -73,6 +74,7 @@ func (p *Prices) podsToPrice(job *api.JobInfo, placed []*api.TaskInfo) []loss.Po
 			continue
 		}
 
+		// Pods that ended have no charge, so their request counts. Tenants can write any number into it.
 		if workload.BatchJobOwner(task.Pod) != nil {
 			pods = append(pods, p.podToPrice(task, min(p.RequestFor(task).Count, card.MaxCount), state))
 		}

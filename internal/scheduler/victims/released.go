@@ -7,9 +7,10 @@ import (
 	"cardquota.dev/operator/internal/scheduler/gang"
 )
 
-// releasedByEach returns what the eviction of each victim on a node releases there, and in a queue of the named card, CPU
-// and memory. The first one of breaks in a gang also releases the quota of the gang's pods on other nodes, because they are
-// evicted with it.
+// releasedByEach returns what the eviction of each victim on a node releases there, and in a queue of the
+// named card, CPU and memory. breaks has the pods whose eviction leaves their gang too small, so that all of
+// the gang is evicted. The first such victim of a gang also releases the quota of the gang's pods on other
+// nodes.
 func (s *Selection) releasedByEach(victims []*api.TaskInfo, breaks map[api.TaskID]bool, queue api.QueueID, name card.Name) []Amounts {
 	released := make([]Amounts, len(victims))
 	broken := map[api.JobID]bool{}

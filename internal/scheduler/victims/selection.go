@@ -35,6 +35,7 @@ func NewSelection(s *snapshot.Session, kept *keptcards.Kept) *Selection {
 func (s *Selection) Select(preemptor *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo, breaks map[api.TaskID]bool) (conflicting, all []*api.TaskInfo, useful bool) {
 	queue := s.Volcano.Jobs[preemptor.Job].Queue
 	missing := s.MissingAmounts(preemptor, node)
+	// The conflicting pods go in any case, so the others need to release only what is missing without them.
 	conflicting, rest, useful := s.SplitConflicting(preemptor, node, candidates)
 	released := s.releasedByEach(slices.Concat(conflicting, rest), breaks, queue, name)
 	for _, amounts := range released[:len(conflicting)] {
@@ -48,7 +49,8 @@ func (s *Selection) Select(preemptor *api.TaskInfo, node *api.NodeInfo, name car
 		broken[rest[i].Job] = broken[rest[i].Job] || breaks[rest[i].UID]
 	}
 
-	// All pods of a broken gang end. If its elastic pods stayed, the gang would not be broken.
+	// All pods of a broken gang end, also its elastic ones: as long as one of these stays, the gang has
+	// enough pods.
 	all = slices.Clone(conflicting)
 	for _, task := range rest {
 		if needed[task.UID] || broken[task.Job] {
@@ -56,11 +58,14 @@ func (s *Selection) Select(preemptor *api.TaskInfo, node *api.NodeInfo, name car
 		}
 	}
 
+	// irreducibleSubset selects nothing if nothing is missing, and also if the others together do not
+	// suffice.
 	return conflicting, all, useful && (len(all) > len(conflicting) || missing.IsZero())
 }
 
-// SplitConflicting splits candidates into those that conflict with an incoming pod on the node, by anti-affinity or host
-// port, and the rest. useful is false if pods that are no candidates conflict too. Pods that are being evicted do not count.
+// SplitConflicting splits candidates into those that conflict with an incoming pod on the node, by
+// anti-affinity or host port, and the rest. useful is false if pods that are no candidates conflict too: the
+// incoming pod could not run there then. Pods that are being evicted do not count.
 func (s *Selection) SplitConflicting(incoming *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (conflicting, rest []*api.TaskInfo, useful bool) {
 	conflicts := map[api.TaskID]bool{}
 	for _, task := range node.Tasks {

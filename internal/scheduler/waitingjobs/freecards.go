@@ -65,8 +65,10 @@ type nodeUse struct {
 // not kept, which costs waiting jobs their turn but no time.
 const maxFreeCardChecks = 10_000
 
-// newFreeCards lists the nodes that take pods, by the cards that they have. Cards of terminating pods count as
-// free, and those that are kept for pods for which others were evicted as kept.
+// newFreeCards lists the nodes that take pods, by the names of their cards: those with free cards in byName,
+// the others in fullByName. Cards of terminating pods count as free in future. Cards for which pods were
+// evicted count as kept for the pods that caused the evictions. Volcano counts cards in thousandths
+// (snapshot.Milli).
 func (j *Jobs) newFreeCards() *freeCards {
 	f := &freeCards{
 		Session: j.Session, rules: j.rules, stuck: j.stuck, kept: j.kept,
@@ -165,8 +167,8 @@ func (f *freeCards) useOf(kind *podKind, node *freeNode) *nodeUse {
 	return use
 }
 
-// countFor returns how many free cards the missing pods of a job could use, if others on their nodes were
-// gone.
+// countFor returns how many cards that are free now the missing pods of a job could use, if others on their
+// nodes were gone. It looks at one pod of each kind, and counts each node once.
 func (f *freeCards) countFor(job *Job) (count card.Count) {
 	counted := map[*freeNode]bool{}
 	kinds := map[*podKind]bool{}
@@ -194,8 +196,9 @@ func (f *freeCards) countFor(job *Job) (count card.Count) {
 	return count
 }
 
-// fitsOnceOthersLeave reports whether a kind of pods fits a node once all pods are gone from which it may take
-// cards, or which end before a time. leaving is how many cards these use there.
+// fitsOnceOthersLeave reports whether a kind of pods fits a node once others are gone: those from which it
+// may take cards, and those that end before until. leaving is how many cards these use there. The first
+// answer for a kind and node is kept, because until hardly changes within a session.
 func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until time.Time) (leaving card.Count, fits bool) {
 	use := f.useOf(kind, node)
 	if use == nil || !use.fitsEmpty {
@@ -204,6 +207,7 @@ func (f *freeCards) fitsOnceOthersLeave(kind *podKind, node *freeNode, until tim
 
 	if !use.hasLeaving {
 		use.hasLeaving = true
+		// Terminating pods count as gone, unless they are stuck long past their grace period.
 		left := f.stuck.FutureIdleOn(node.NodeInfo)
 		before := left.Get(node.resource)
 
@@ -234,10 +238,12 @@ func (f *freeCards) leavingTasks(task *api.TaskInfo, node *freeNode, until time.
 	return leaving
 }
 
-// mayTake reports whether a pod may take the cards of another one beside what it takes of each queue. In a
-// tree it takes what queues have borrowed, and by the service types what is beyond their guarantee. A pod with
-// more cards than its queue has borrowed is taken too, because pods go as a whole. taken is by queue and grows
-// here.
+// mayTake reports whether a pod may take the named cards of another one beside what it has taken already.
+// taken is that by queue, and mayTake adds the cards to it. In flat queues the service types alone decide.
+//
+// In a tree a pod takes what queues have borrowed, and by the service types what is beyond their guarantee.
+// Each queue on the path counts: the other pod's queue and those above it that are not above the taking pod's
+// own queue. A pod with more cards than its queue has borrowed is taken too, because pods go as a whole.
 func (f *freeCards) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
 	rule := f.rules.ReclaimRule(task, other)
 	count := int64(f.RequestFor(other).Count)
@@ -247,10 +253,10 @@ func (f *freeCards) mayTake(task, other *api.TaskInfo, name card.Name, taken map
 
 	resource := quota.Resource(name)
 	path := f.PathBelow(f.Volcano.Jobs[task.Job].Queue, f.VictimQueue(other))
-	isKept := func(queue string) bool {
+	isProtected := func(queue string) bool {
 		return taken[queue]+count > f.Ledger.AboveGuarantee(queue, resource) || (rule == reclaimrules.ReclaimableByTree && taken[queue] >= f.Ledger.AboveDeserved(queue, resource))
 	}
-	if slices.ContainsFunc(path, isKept) {
+	if slices.ContainsFunc(path, isProtected) {
 		return false
 	}
 

@@ -133,8 +133,9 @@ func (g *gangPlacement) conflictsWithOwnPods(task *api.TaskInfo, node *freeNode)
 	return false
 }
 
-// leftOnceOthersLeave returns what a node has for a kind of pods in a placement once others have left, nil if it
-// takes none. For a job that runs below its minimum all pods of other jobs leave.
+// leftOnceOthersLeave returns what a node has free for a kind of pods once others have left, nil if no such
+// pod can run there. For a job that runs below its minimum, all pods of other jobs count as gone. Otherwise
+// those do from which the job may take cards, or which end before until.
 func (f *freeCards) leftOnceOthersLeave(job *Job, kind *podKind, node *freeNode, until time.Time) *api.Resource {
 	use := f.useOf(kind, node)
 	if use == nil || !use.fitsEmpty {
@@ -148,6 +149,7 @@ func (f *freeCards) leftOnceOthersLeave(job *Job, kind *podKind, node *freeNode,
 		return use.left
 	}
 
+	// What terminating pods use is in left already, and pipelined pods use nothing yet.
 	left := f.stuck.FutureIdleOn(node.NodeInfo)
 	for _, other := range node.Tasks {
 		if other.Job != kind.task.Job && other.Status != api.Releasing && other.Status != api.Pipelined {

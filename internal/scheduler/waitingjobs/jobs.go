@@ -47,6 +47,7 @@ func (j *Jobs) findWaitingJob(job *api.JobInfo) *Job {
 		return nil
 	}
 
+	// Each pod must fit the quota alone, beside what preempt keeps for others, and all of them together.
 	requests := make([]quota.Request, len(missing))
 	for i, task := range missing {
 		r, _ := j.CheckInputFor(task)
@@ -60,11 +61,13 @@ func (j *Jobs) findWaitingJob(job *api.JobInfo) *Job {
 	if !fits {
 		return nil
 	}
+	// Volcano would not place a job that is not valid, for example one with too few pods.
 	if result := j.Volcano.JobValid(job); result != nil && !result.Pass {
 		return nil
 	}
 
-	// MissingTasks lists the smallest pods first.
+	// MissingTasks lists the smallest pods first. A job that lacks pods for its minimum runs below it if
+	// others are placed.
 	slices.Reverse(missing)
 	return &Job{Info: job, missing: missing, borrows: borrows, IsBelowMinimum: gang.HasAllocatedPods(job)}
 }
@@ -78,9 +81,11 @@ func (j *Jobs) mayWaitForCards(job *api.JobInfo) bool {
 	return !snapshot.AwaitsEnqueue(job) && !job.ContainsHardTopology() && !job.ContainsSubJobPolicy() && j.CheckQueue(job) == nil
 }
 
-// listWaitingJobs returns the jobs that wait for cards: all for which cards may be kept, and of the others the first
-// one of each queue, whose reservation more free cards prolong. Jobs of the highest queue priority come first, then
-// those that precede others of their queue.
+// listWaitingJobs returns the jobs with a reservation that wait for cards: all for which cards may be kept,
+// and of the others the first one of each queue, whose reservation more free cards prolong. A reservation
+// that was prolonged as long as allowed is exhausted, and does not count for the others. Jobs of the highest
+// queue priority come first, then those that precede others of their queue. It sets FreeCards of a
+// reservation to 0 if no free card may help its job.
 func (j *Jobs) listWaitingJobs(free *freeCards) []*Job {
 	var waiting []*Job
 	first := map[api.QueueID]*Job{}

@@ -60,9 +60,10 @@ func (j *Jobs) hasWaitingReservations() bool {
 	return false
 }
 
-// keepAwaitedCards keeps free cards for waiting jobs with a reservation, and reports whether it keeps some. A job
-// gets none if it would not fit the nodes even at the latest end of its reservation. running finds the jobs that
-// run pods.
+// keepAwaitedCards keeps free cards for waiting jobs with a reservation, and reports whether it keeps some.
+// Nothing is kept for a job that would not fit the nodes even at the latest end of its reservation. running
+// finds the jobs that run pods: a job below its minimum keeps its cards only from others. It is called only
+// if cards are kept.
 func (j *Jobs) keepAwaitedCards(waiting []*Job, free *freeCards, running func([]*Job) map[api.JobID]bool) bool {
 	now := j.Now()
 	var kept []keptcards.AwaitingPod
@@ -103,9 +104,10 @@ func (j *Jobs) keepsCards(job *Job, task *api.TaskInfo) bool {
 	return job.IsBelowMinimum || (!gang.NeverPreempts(task) && j.ReclaimsByType(task))
 }
 
-// keepForPod returns the free cards of one node that are kept for a pod, and counts them as kept: the node lacks the
-// fewest cards for it. It looks at the alternatives of the pod in their order, and takes the first one of which it
-// finds such a node. found is false if there is none.
+// keepForPod returns the free cards of one node that are kept for a pod, and counts them as kept in free. It
+// tries the alternatives of the pod in their order, and takes the first card name for which nodeToKeep finds
+// a node. found is false if there is none. Fewer cards than the pod needs may be free: the rest becomes free
+// when others leave.
 func (j *Jobs) keepForPod(job *Job, task *api.TaskInfo, free *freeCards) (kept keptcards.AwaitingPod, found bool) {
 	r, _ := j.CheckInputFor(task)
 	var best *freeNode
@@ -130,14 +132,14 @@ func (j *Jobs) keepForPod(job *Job, task *api.TaskInfo, free *freeCards) (kept k
 	}, true
 }
 
-// nodeToKeep returns the node that has most of the cards for a pod, nil if none of them has a free card and
-// would fit the pod once others leave.
+// nodeToKeep returns the node that has most of the cards for a pod free, the first of equal ones. It is nil
+// if no node has a free card and would fit the pod once others leave, at the latest end of a reservation.
 func (j *Jobs) nodeToKeep(task *api.TaskInfo, nodes []*freeNode, free *freeCards) (best *freeNode) {
 	count := j.RequestFor(task).Count
 	kind := free.kindOf(task)
 	until := j.Now().Add(j.Args.MaxReservation)
 
-	most := card.Count(0)
+	most := card.Count(0) // free cards of best that the pod can use
 	for _, node := range nodes {
 		left := node.future.Sub(node.kept)
 		// A session may check only so many nodes, so a node that would be no better is not checked.

@@ -253,7 +253,8 @@ func (r *Rotator) injectCABundles(ctx context.Context, bundle []byte) error {
 		}))
 }
 
-// updateConfiguration applies a change to a configuration and writes it if it differs.
+// updateConfiguration reads a webhook configuration into object, applies a change to it, and writes it if it
+// differs. One that is not installed is no error.
 func (r *Rotator) updateConfiguration(ctx context.Context, object client.Object, change func()) error {
 	if err := r.client.Get(ctx, client.ObjectKey{Name: ConfigurationName}, object); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -34,7 +34,7 @@ func ValidateCardQuota(quota, before *v1alpha1.CardQuota, input CardQuotaInput) 
 		checkServiceTypeDefined(&result, quota, input.Policy)
 	}
 
-	tree := newWrittenTree(quota, quota, input)
+	tree := newWrittenTree(quota, quota, input) // with the CardQuota as it is to be
 	checkHierarchy(&result, quota, before, tree)
 	checkSelector(&result, quota, before, tree)
 	if !changesGrants(quota, before) {

@@ -102,7 +102,7 @@ func checkTotals(result *Result, load *Workload, inv *card.Inventory) {
 		case total.Count == 0:
 		case resource == "":
 			result.warn(at, "names %s, which no node offers now: %s", total.Request, describeOffer(total.Request.Names()[0], "", inv))
-		case !areKnown:
+		case !areKnown: // there is nothing to compare the total with
 		case len(pods[resource].requests) == 0:
 			result.refuse(at, "requests %d %s, but none of its pods requests %s: write it in resources.limits of a container, or remove the entry",
 				total.Count, total.Request, resource)
@@ -137,8 +137,8 @@ type podRequests struct {
 	count card.Count
 }
 
-// podRequestsByResource returns the requests of the pods by resource. It returns false if
-// the request of a template is unknown.
+// podRequestsByResource returns the requests of the pods by resource. areKnown is false if the request of a
+// template is unknown, or if only the first templates were read.
 func podRequestsByResource(load *Workload) (out map[corev1.ResourceName]podRequests, areKnown bool) {
 	out = map[corev1.ResourceName]podRequests{}
 	areKnown = !load.Truncated

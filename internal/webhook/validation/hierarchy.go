@@ -25,6 +25,7 @@ func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed 
 		return
 	}
 
+	// found is what is wrong with the change, had what was wrong without it.
 	earlier := newWrittenTree(quota, before, proposed.input)
 	found := proposed.findExcesses(quota)
 
@@ -116,8 +117,8 @@ func (w writtenTree) excessesBelow(below []string, top *v1alpha1.CardQuota) (fou
 	return found
 }
 
-// pathExcesses checks that the path to the top level ends, so is no cycle, and that it is not too deep for the
-// CardQuota and for the deepest one below.
+// pathExcesses checks that the path to the top level is no cycle, and that neither the CardQuota nor one
+// below is too deep. An excess says by how much a rule is broken: a cycle always by 1.
 func (w writtenTree) pathExcesses(c *v1alpha1.CardQuota) (found []excess) {
 	at := specPath.Child("parent")
 	path := namesOf(append([]*v1alpha1.CardQuota{c}, w.Ancestors(c.Name)...))

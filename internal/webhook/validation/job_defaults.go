@@ -51,6 +51,7 @@ func countsEvictions(load *Workload, input *WorkloadInput) bool {
 // it was created. A podFailurePolicy is immutable, and the user's own file does not have that rule.
 // So without it, the API server would refuse to replace the Job by the file.
 func MustKeepEvictionRule(job, before *batchv1.Job) bool {
+	// Admission adds its rule as the first one, so the others are those of the user.
 	stored := before.Spec.PodFailurePolicy
 	if stored == nil || len(stored.Rules) == 0 || !equality.Semantic.DeepEqual(stored.Rules[0], workload.EvictionRule()) {
 		return false
@@ -66,7 +67,7 @@ func MustKeepEvictionRule(job, before *batchv1.Job) bool {
 		return !equality.Semantic.DeepEqual(job.Spec.PodReplacementPolicy, before.Spec.PodReplacementPolicy)
 	}
 
-	// Without other rules the file may have an empty list or none.
+	// The file has the user's rules alone. If these are none, it may have an empty list or no list.
 	return equality.Semantic.DeepEqual(rules, stored.Rules[1:]) || len(rules)+len(stored.Rules[1:]) == 0
 }
 

@@ -161,9 +161,9 @@ func warnUnknownAnnotations(result *Result, at *field.Path, annotations map[stri
 // maxNames bounds the names in a message.
 const maxNames = 5
 
-// describeOffer says why no node offers a card, or what the user may mean: that nodes have the card and withhold it; or
-// the offered card with the most similar name, else all that are offered; and that cards of the resource which have no
-// name yet may be it. resource is "" for any.
+// describeOffer says why no node offers a card, or which card the user may mean. Nodes may have the card and
+// withhold it. Otherwise it names the offered card with the most similar name, else all offered cards. Cards
+// of the resource that have no name yet may also be the card. resource is "" for any.
 func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inventory) string {
 	if withheld := inv.WithheldCards(name); len(withheld) > 0 {
 		who := "1 node withholds"
@@ -183,7 +183,8 @@ func describeOffer(name card.Name, resource corev1.ResourceName, inv *card.Inven
 		return text
 	}
 
-	// A message that mentions the name is the most probable cause of its absence.
+	// Only the first unnamed cards are shown: those whose message mentions the name, if there are any. Their
+	// cause is then so probable that no other card is suggested.
 	mentioned := slices.IndexFunc(unnamed, func(u card.UnnamedCards) bool { return card.MentionsCard(u.Message, name) })
 	if mentioned >= 0 {
 		unnamed = unnamed[mentioned:]

@@ -38,9 +38,11 @@ func (w writtenTree) unwrittenExcesses(c *v1alpha1.CardQuota) (found []excess) {
 // the child with the parent as it is.
 const applyAgain = " and apply this again"
 
-// ownExcesses checks the entries of a CardQuota against those of its parent. Of each card, CPU and memory it returns
-// only the first excess, so that one mistake is one error. sumExcesses has those of sums. of begins the messages: "" if
-// the CardQuota is what the user writes.
+// ownExcesses checks the entries of the named CardQuota against those of its parent, each by itself. Of each
+// card, CPU and memory it returns only the first excess, so that one mistake is one error. It leaves out sums
+// of children, which sumExcesses checks, and what the schema of the API refuses.
+//
+// of begins the messages: "" for the CardQuota that the user writes, else the name of a child of it or below.
 func (w writtenTree) ownExcesses(name, of string) (found []excess) {
 	again := ""
 	if of == "" {
@@ -85,7 +87,8 @@ func (w writtenTree) wholeCardHint(e quota.Excess) string {
 }
 
 // sumExcesses checks what the children of a parent have together. here is the CardQuota that the user writes:
-// a child, whose entries alone count, or the parent or one above it.
+// a child of the parent, the parent, or one above it. A child is judged only for the cards, CPU and memory
+// that it has itself.
 func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found []excess) {
 	again := ""
 	judged := map[quota.Resource]bool{} // of which the user's change can make a sum too large
@@ -104,7 +107,7 @@ func (w writtenTree) sumExcesses(parent string, here *v1alpha1.CardQuota) (found
 			continue
 		}
 
-		for i, part := range e.Parts { // the message lists what each child has
+		for i, part := range e.Parts { // the message lists what each child has: "4 here, 5 by chat"
 			e.Parts[i].Queue = "by " + part.Queue
 			if part.Queue == here.Name {
 				e.Parts[i].Queue = "here"

@@ -14,8 +14,9 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// warnOfParent warns of a parent that is missing or being deleted, and of a CardQuota that is a parent because it has
-// no service type. Neither is wrong, but may not be meant.
+// warnOfParent warns of what is not wrong but may not be meant. That is a parent that is missing or being
+// deleted, or a CardQuota that is a parent because it has no service type. It also warns of a priority of a
+// parent, and of a namespace selector that no namespace can match together with one above.
 func (w writtenTree) warnOfParent(result *Result, c *v1alpha1.CardQuota) {
 	at := specPath.Child("parent")
 	parent := w.Quota(c.Spec.Parent)

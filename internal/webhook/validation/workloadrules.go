@@ -20,6 +20,7 @@ import (
 // existing workloads continue.
 // The error is the context's.
 func ValidateWorkload(ctx context.Context, load Workload, before *Workload, input WorkloadInput) (Result, error) {
+	// strict has the errors of the exception above, result all others.
 	result, strict := checkWorkload(ctx, &load, &input)
 	if before != nil {
 		known, knownStrict := checkWorkload(ctx, before, &input)
