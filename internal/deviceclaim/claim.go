@@ -28,9 +28,10 @@ type Objects interface {
 	Drivers() []string
 }
 
-// CheckPod returns why a pod with ResourceClaims may not be placed, nil if it may. No quota limits cards
-// of claims, so unmanagedQueues decides about them in every queue: with Ignore all may be used, else none.
-// A claim of which nothing says that it is not for cards counts as one for cards.
+// CheckPod returns why a pod with ResourceClaims may not be placed, nil if it may. No quota limits cards of
+// claims. So the policy's unmanagedQueues, made for queues without quota, decides about claims in every
+// queue: with Ignore pods may use their cards, else no pod may. A claim that may be for cards counts as one
+// for cards.
 func CheckPod(pod *corev1.Pod, unmanaged v1alpha1.UnmanagedQueues, objects Objects) *workload.Refusal {
 	if len(pod.Spec.ResourceClaims) == 0 || unmanaged == v1alpha1.UnmanagedIgnore {
 		return nil
@@ -41,7 +42,7 @@ func CheckPod(pod *corev1.Pod, unmanaged v1alpha1.UnmanagedQueues, objects Objec
 
 	for _, reference := range pod.Spec.ResourceClaims {
 		name, isNeeded := claimName(pod, reference)
-		if !isNeeded {
+		if !isNeeded { // the control plane decided to create no claim for it
 			continue
 		}
 		if refusal := checkClaim(pod.Namespace, name, reference.Name, unmanaged, objects); refusal != nil {
@@ -66,8 +67,8 @@ func claimName(pod *corev1.Pod, reference corev1.PodResourceClaim) (name string,
 	return "", true
 }
 
-// checkClaim returns why a pod with a claim may not be placed, nil if it may. name is "" for a claim that does not
-// exist yet, of which the pod only has a reference.
+// checkClaim returns why a pod with a claim may not be placed, nil if it may. reference is the claim's name
+// in the pod. name is "" for a claim that is still to be created.
 func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQueues, objects Objects) *workload.Refusal {
 	if name == "" {
 		return awaitObject("ResourceClaim for <%s> of its spec.resourceClaims", reference)
@@ -93,6 +94,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 			return awaitObject("DeviceClass <%s> of its ResourceClaim <%s>", request.class, name)
 		}
 
+		// A device must match the selectors of the class and of the request.
 		allowed := driversOf(class.Spec.Selectors).intersect(driversOf(request.selectors))
 		if driver := firstAccelerator(allowed.names); driver != "" {
 			return refuseClaim(unmanaged, name, driver)
@@ -102,8 +104,7 @@ func checkClaim(namespace, name, reference string, unmanaged v1alpha1.UnmanagedQ
 			continue
 		}
 
-		// Selectors that allow any driver allow cards as soon as one driver of the cluster has
-		// some.
+		// Selectors that name no driver select cards as soon as the cluster has a driver of cards.
 		if driver := firstAccelerator(objects.Drivers()); driver != "" {
 			return &workload.Refusal{Code: workload.CodeClaimForAny, Object: name, Other: request.class, Detail: driver, Policy: unmanaged}
 		}

@@ -66,7 +66,7 @@ var knownExpressions = struct {
 // driversIn returns the drivers whose devices a CEL expression may select. Conditions that do
 // not compare device.driver with texts allow any driver. So does a text that cannot be parsed.
 func driversIn(expression string) drivers {
-	if len(expression) > maxExpression {
+	if len(expression) > maxExpression { // the API server accepts none, so do not spend time on it
 		return anyDriver
 	}
 
@@ -101,9 +101,10 @@ func parseDrivers(expression string) drivers {
 	return driversAllowedBy(parsed.Expr())
 }
 
-// driversAllowedBy returns the drivers for which an expression may be true.
+// driversAllowedBy returns the drivers for whose devices a CEL expression may be true.
 func driversAllowedBy(expression ast.Expr) drivers {
-	// What is not understood may be true for any driver, so it counts as any: cards are withheld.
+	// Only calls of &&, ||, == and in are understood. All else may be true for any driver, and so may select
+	// cards, which are then refused.
 	if expression.Kind() != ast.CallKind {
 		return anyDriver
 	}

@@ -49,15 +49,16 @@ func GroupByQueue(all []Bypass) BypassesByQueue {
 	return groups
 }
 
-// FindBypasses returns, sorted by name, the pods with cards that another scheduler placed, or that were created with a
-// node name. charges has the charge of each pod, schedulers are the names of ours. Terminating pods use nothing, as
-// everywhere. seen keeps what managedFields said first, and this call adds new pods to it. A tenant who may update a
-// pod can rewrite them later, to hide a node name or to raise a false alarm.
+// FindBypasses returns, sorted by name, the pods with cards that another scheduler placed, or that were
+// created with a node name. charges has the charge of each pod, schedulers are the names of ours. A
+// terminating pod is no bypass, because its charge is released. seen keeps what managedFields said first, and
+// this call adds new pods to it: a tenant who may update a pod can rewrite them later, to hide a node name or
+// to raise a false alarm.
 func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.Inventory, schedulers []string, seen FirstProvenance) []Bypass {
 	var out []Bypass
 	for _, pod := range pods {
 		first := seen.recordFirst(pod) // also of pods that wait
-		if !workload.IsAssigned(pod) {
+		if !workload.IsAssigned(pod) { // it has no node, has finished or is terminating
 			continue
 		}
 
@@ -66,7 +67,8 @@ func FindBypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *c
 			continue
 		}
 
-		// A pod that no queue is charged for can still use cards.
+		// A pod without charged cards, as on a node whose cards are unknown, can still use some. Most pods
+		// request none, and this cheap check leaves those out.
 		charge := charges[pod.UID]
 		if len(charge.Cards) == 0 && !requestsCard(pod, inv) {
 			continue
@@ -213,10 +215,11 @@ func ReducedManagedFields(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
 	}
 }
 
-// ownedFields reports whether the fields have spec.containers and spec.nodeName. Unreadable
-// fields have neither.
+// ownedFields reports which of two fields an entry of managedFields says that its manager owns:
+// spec.containers and spec.nodeName. In an unreadable entry it owns neither.
 func ownedFields(fields *metav1.FieldsV1) (containers, nodeName bool) {
-	// The caches share these two records among all pods, so most of them need no parsing.
+	// Nearly all pods of the caches have one of two shared values, so their address says what they have.
+	// Parsing takes much longer.
 	switch {
 	case fields == nil:
 		return false, false

@@ -68,11 +68,11 @@ type Leader struct {
 	Acquired, Expires time.Time
 }
 
-// Evaluate returns condition Enforced of the ServiceTypePolicy. Its message has nothing
-// that changes while the reason stays, such as an age. Of several reasons it gives the one to
-// mend first: another scheduler in our place, then what keeps ours from working, then what happens beside it.
+// Evaluate returns condition Enforced of the ServiceTypePolicy. Its message has nothing that changes while
+// the reason stays, such as an age. Of several reasons it gives the one to mend first: another scheduler in
+// our place, then what keeps ours from working, then what happens beside it.
 func Evaluate(o Observation) metav1.Condition {
-	o = o.withoutExplainedPods()
+	o = o.withoutExplainedPods() // only those that prove another scheduler are left
 	alive := o.SchedulerAlive()
 	no := func(reason, message string) metav1.Condition {
 		return conditions.New(metav1.ConditionFalse, reason, "%s", message)
@@ -85,6 +85,7 @@ func Evaluate(o Observation) metav1.Condition {
 		return no(v1alpha1.ReasonNotConfigured, o.notConfiguredMessage())
 	case !alive:
 		return no(v1alpha1.ReasonNoHeartbeat, o.noHeartbeatMessage())
+	// Alive means that there is a heartbeat to compare with.
 	case len(o.OtherSchedulers) > 0 || len(o.Heartbeat.SecondScheduler) > 0:
 		return no(v1alpha1.ReasonSecondScheduler, o.secondSchedulerMessage())
 	case o.Heartbeat.ConfigHash != o.WantedHash:
@@ -195,8 +196,8 @@ func (o Observation) hasOtherLeaseHolder() bool {
 	return o.Now.Before(o.Leader.Expires) && hadTime && (o.Heartbeat == nil || o.Heartbeat.Identity != o.Leader.Identity)
 }
 
-// NextCheck returns the next moment at which the condition may change without a new report,
-// zero for never.
+// NextCheck returns the next moment at which condition Enforced may change although nothing new is observed,
+// zero for never. These are the ends of all periods that Evaluate compares with the time.
 func (o Observation) NextCheck() time.Time {
 	var next time.Time
 	consider := func(at time.Time) {
@@ -215,6 +216,8 @@ func (o Observation) NextCheck() time.Time {
 		}
 	}
 
+	// A new leader has until StaleAfter to send a heartbeat, and the scheduler configLoadTimeout to load a
+	// new text.
 	if o.Leader != nil {
 		consider(o.Leader.Acquired.Add(StaleAfter))
 		consider(o.Leader.Expires)

@@ -95,11 +95,11 @@ func (r Report) Lease(namespace string) *coordinationv1.Lease {
 	return lease
 }
 
-// WriteTo writes the report into a Lease, within its bounds, and leaves all other fields
+// WriteTo writes the report into a Lease, its texts cut to what readers accept, and leaves all other fields
 // unchanged.
 func (r Report) WriteTo(lease *coordinationv1.Lease) {
 	r = r.withinBounds()
-	ended := ""
+	ended := "" // else the time of this report, so that it says nothing about a later one
 	if r.Ended {
 		ended = formatEnd(r.At)
 	}
@@ -108,7 +108,7 @@ func (r Report) WriteTo(lease *coordinationv1.Lease) {
 		lease.Annotations = map[string]string{}
 	}
 
-	// Other annotations of the Lease belong to others, so only the own keys are removed.
+	// These three are missing while they have nothing to say. Annotations of others stay.
 	for key, value := range map[string]string{
 		AnnotationConfigProblem: r.ConfigProblem, AnnotationSecondScheduler: strings.Join(r.SecondScheduler, ","), AnnotationEnded: ended,
 	} {
@@ -125,8 +125,9 @@ func (r Report) WriteTo(lease *coordinationv1.Lease) {
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: r.At}
 }
 
-// ReadReport returns the report of a Lease. The error says what the Lease lacks. ReadReport
-// truncates malformed values, which only a writer of the Lease can cause.
+// ReadReport returns the report of a Lease. The error says what the Lease lacks. Anyone who may write the
+// Lease can put any text there, so ReadReport truncates too long texts and leaves out names that no pod can
+// have.
 func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	hash, hashed := lease.Annotations[AnnotationConfigHash]
 	spec := lease.Spec
@@ -153,11 +154,12 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 		ConfigProblem:   lease.Annotations[AnnotationConfigProblem],
 		SecondScheduler: strings.Split(lease.Annotations[AnnotationSecondScheduler], ","),
 		At:              spec.RenewTime.Time,
-		Ended:           lease.Annotations[AnnotationEnded] == formatEnd(spec.RenewTime.Time),
+		// The annotation of an earlier report has another time.
+		Ended: lease.Annotations[AnnotationEnded] == formatEnd(spec.RenewTime.Time),
 	}.withinBounds()
 
-	// Names that all are malformed would read as no second scheduler, which is the opposite of
-	// the truth.
+	// The annotation exists because there is a second scheduler. If no name of it is left, the report would
+	// say that there is none.
 	if text := lease.Annotations[AnnotationSecondScheduler]; text != "" && len(report.SecondScheduler) == 0 {
 		return Report{}, fmt.Errorf("Lease %s/%s names no pods in annotation %s: %.200q", lease.Namespace, lease.Name, AnnotationSecondScheduler, text)
 	}

@@ -51,8 +51,8 @@ func (o Observation) notConfiguredMessage() string {
 	return "the scheduler is not configured as the ServiceTypePolicy says: " + conditions.Truncate(why, maxQuotedBytes)
 }
 
-// noHeartbeatMessage says why no report proves that our scheduler runs. A report with a wrong time arrives all the same
-// if clocks differ.
+// noHeartbeatMessage says why no report proves that our scheduler runs. Reports that arrive with a wrong time
+// are distinguished from missing ones: then clocks must be corrected.
 func (o Observation) noHeartbeatMessage() string {
 	const look = "check whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
 

@@ -79,8 +79,9 @@ func NewStatus(q *v1alpha1.CardQuota, namespace string, here waiting.Entries, to
 	return status
 }
 
-// queueState returns the state of the queue, Held if a stop policy or a broken path to the top
-// level of the tree holds it, and Draining if it has lost its quota for good. Volcano keeps such a queue Open.
+// queueState returns the state that a view shows of its queue. Volcano keeps a queue Open that gets no more
+// cards. That one is Draining if it has lost its quota for good, and Held if a stop policy, or a broken path
+// to the top level of the tree, holds it.
 func queueState(q *v1alpha1.CardQuota) string {
 	if q.Status.Queue == nil || q.Status.Queue.State != string(v1beta1.QueueStateOpen) {
 		return ptr.Deref(q.Status.Queue, v1alpha1.QueueStatus{}).State
@@ -89,7 +90,8 @@ func queueState(q *v1alpha1.CardQuota) string {
 		return v1alpha1.QueueDraining
 	}
 
-	// Another reason may hide Held in condition Ready, so the spec counts as well.
+	// Condition Ready has only one reason, and may have another one than Held. So the spec counts as well.
+	// Only Ready says that an ancestor is held.
 	isStopped := q.Spec.StopPolicy == v1alpha1.StopPolicyHold || q.Spec.StopPolicy == v1alpha1.StopPolicyHoldAndDrain
 	if isStopped || conditions.Get(q.Status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonHeld {
 		return v1alpha1.QueueHeld

@@ -47,10 +47,10 @@ type Configuration struct {
 	BuiltIn    bool
 }
 
-// RenderConfiguration renders the scheduler's configuration for a valid effective spec. ref
-// names the base. base and live, the ConfigMap of the scheduler, are nil when they do not
-// exist. written is the hash of the last text that the operator wrote. If there never was a
-// base, it uses Volcano's built-in default.
+// RenderConfiguration renders the scheduler's configuration for a valid effective spec, which it merges into
+// the base. ref names the base. base and live, the ConfigMap of the scheduler, are nil when they do not
+// exist. written is the hash of the last text that the operator wrote. If there never was a base, it uses
+// Volcano's built-in default. The result has no text if none can be rendered.
 func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyReference, base, live *corev1.ConfigMap, written string) Configuration {
 	out := Configuration{From: describeKey(ref)}
 	text := ""
@@ -71,8 +71,8 @@ func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.Confi
 	}
 
 	switch {
-	// A base that was there once may come back. Volcano's default instead would change scheduling
-	// silently.
+	// A base that was there once, and is missing now, may come back. Volcano's default instead would change
+	// scheduling silently.
 	case out.BuiltIn && (err != nil || !neverHadBase(live, written, rendered)):
 		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; %s", describeMissingBase(ref, base), stays)
 		return out
@@ -169,8 +169,8 @@ var reclaimActions = map[v1alpha1.ReclaimMode]string{
 	v1alpha1.ReclaimOff:   "",
 }
 
-// OverlayFor returns what a valid effective spec sets in the scheduler's configuration. No
-// argument of the base stays.
+// OverlayFor returns what a valid effective spec sets in the scheduler's configuration. Its arguments replace
+// all arguments that the base has for the plugin.
 func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	types := make(map[string]any, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {

@@ -47,8 +47,8 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	out.Cards = sortedCards(out.Cards)
 	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKind) int { return cmp.Compare(a.Kind, b.Kind) })
 
+	// Own PriorityClasses replace the default ones as a whole.
 	out.PriorityClassPolicy = cmp.Or(out.PriorityClassPolicy, v1alpha1.PriorityClassesManaged)
-
 	switch {
 	case out.PriorityClassPolicy == v1alpha1.PriorityClassesNone:
 		out.PriorityClasses = nil
@@ -187,8 +187,8 @@ func SameServiceTypes(a, b *v1alpha1.ServiceTypePolicy) bool {
 	return maps.Equal(effectiveTypes(a), effectiveTypes(b))
 }
 
-// Validate returns all errors of an effective spec. It repeats rules of the API's schema that
-// would make the scheduler refuse the whole configuration.
+// Validate returns all errors of an effective spec. It repeats rules of the API's schema for which the
+// scheduler would refuse the whole configuration: an object stored under an earlier schema may break them.
 func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	spec := field.NewPath("spec")
 	types := map[string]v1alpha1.ServiceType{}
@@ -215,7 +215,7 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	errs = append(errs, fieldErrors(spec.Child("priorityClasses"), servicetype.NewPriorityClasses(classes).Validate())...)
 	errs = append(errs, validateReclaim(spec.Child("reclaim"), effective)...)
 	errs = append(errs, checkRange(spec.Child("overCommitPercent"), effective.OverCommitPercent, 100, 10000)...)
-	if effective.MaxReservationMinutes != 0 {
+	if effective.MaxReservationMinutes != 0 { // 0 is the scheduler's default
 		errs = append(errs, checkRange(spec.Child("maxReservationMinutes"), effective.MaxReservationMinutes, 5, 1440)...)
 	}
 

@@ -16,8 +16,8 @@ const (
 	KeptConfigMapKey  = "policy.json"
 )
 
-// EncodeKept returns the text that keeps what is in force of a policy: its spec, and what its status says
-// of it. It is the same until something in force changes.
+// EncodeKept returns the text that keeps a policy over a restart: its spec, and what its status says is in
+// force of it. Two texts differ only if one of these does, so that an equal one need not be written.
 func EncodeKept(p *v1alpha1.ServiceTypePolicy) (string, error) {
 	kept := v1alpha1.ServiceTypePolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ServiceTypePolicy"},
@@ -30,7 +30,7 @@ func EncodeKept(p *v1alpha1.ServiceTypePolicy) (string, error) {
 	}
 
 	for i, row := range p.Status.ServiceTypes {
-		row.CardQuotas = 0 // it changes with CardQuotas
+		row.CardQuotas = 0 // how many there are changes often, and is not in force
 		kept.Status.ServiceTypes[i] = row
 	}
 

@@ -24,11 +24,12 @@ type PriorityClassPlan struct {
 	Conflicts map[string]string
 }
 
-// PlanPriorityClasses compares the PriorityClasses of an effective spec with those in the
-// cluster. The policy owns those that it creates.
+// PlanPriorityClasses compares the PriorityClasses that an effective spec wants with those in the cluster,
+// and returns which to create and to delete. It never deletes one that the operator did not create: another
+// value there is a conflict. The policy owns those that it creates.
 func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.PriorityClass, live []schedulingv1.PriorityClass) PriorityClassPlan {
 	plan := PriorityClassPlan{Conflicts: map[string]string{}}
-	unmet := slices.Clone(wanted)
+	unmet := slices.Clone(wanted) // those that no class in the cluster has met so far
 	for i := range live {
 		class := &live[i]
 		at := slices.IndexFunc(unmet, func(w v1alpha1.PriorityClass) bool { return w.Name == class.Name })

@@ -33,7 +33,7 @@ type StatusInput struct {
 }
 
 // StatusFor returns the next status of the policy: what is in force of it, the last report of the scheduler, and the
-// conditions. What the input does not say stays as it was.
+// conditions. What the input does not have (a nil Effective or Guard, no Hash) stays as it was.
 func StatusFor(input StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	status := *input.Policy.Status.DeepCopy()
 	status.ObservedGeneration = input.Policy.Generation
@@ -57,8 +57,8 @@ func StatusFor(input StatusInput) v1alpha1.ServiceTypePolicyStatus {
 		status.ConfigHash = input.Hash
 	}
 
-	// A Lease can have longer texts than the status, whose schema has these bounds. One that is refused would report
-	// nothing at all.
+	// A Lease can have longer texts than the status, whose schema has these bounds. The API server would
+	// refuse the whole status for one that is too long.
 	status.Scheduler = input.Enforced.Scheduler.DeepCopy()
 	if status.Scheduler != nil {
 		s := status.Scheduler

@@ -21,8 +21,8 @@ type BilledPod struct {
 // terminating still runs.
 func (f *PodFacts) BilledPods() []BilledPod { return f.billed }
 
-// listBilledPods records, for bills and for the next count, the pods that use cards: those that are placed, and of the
-// terminating ones those that still run.
+// listBilledPods records for bills which pods use cards: those that are charged, and of the terminating ones
+// those that still run. For the next count it records the charges of terminating pods.
 func (c *counter) listBilledPods() {
 	billed := make([]BilledPod, 0, len(c.charged))
 	for i := range c.charged {

@@ -63,8 +63,8 @@ type groupRecord struct {
 func (f *PodFacts) beginCount(input *Input) {
 	isSame := f.inventory == input.Inventory && slices.Equal(f.schedulers, input.Schedulers) && (f.schedulers == nil) == (input.Schedulers == nil)
 
-	// Facts of deleted pods are not looked for one by one. Starting again now and then bounds
-	// them.
+	// To find facts of deleted pods one by one would cost a look at all facts in each count. Dropping all,
+	// once a sixteenth more are kept than pods exist, bounds them as well. With few pods 100 more do no harm.
 	most := len(input.Pods) + len(input.Pods)/16 + 100
 	if !isSame || f.pods == nil || len(f.pods) > most || len(f.groups) > most+2*len(input.PodGroups) {
 		*f = PodFacts{

@@ -8,16 +8,18 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// Sum returns the usage of every queue together with that of the queues below it. It does not change
-// the given usage. Members are those of the queue alone, since they decide when it can be deleted. What
-// waits in each namespace is summed only for queues that have views: tenants see them there.
+// Sum returns the usage of every queue together with that of the queues below it. It does not change the
+// given usage. Members stay those of the queue alone, since they decide when its Queue can be deleted.
+// hasViews reports whether a queue has LocalCardQuotas. Only for those it sums what waits in each namespace,
+// because only they show it.
 func Sum(queues map[string]Usage, tree *quota.Tree, hasViews func(queue string) bool) map[string]Usage {
 	if tree.IsFlat() {
 		return queues
 	}
 
 	sums := maps.Clone(queues)
-	shown := map[string]bool{} // which parents have views; those in it have their own maps already
+	// shown says which ancestors have views. An ancestor in it has copies of its maps already.
+	shown := map[string]bool{}
 	for _, queue := range slices.Sorted(maps.Keys(queues)) {
 		for _, above := range tree.Ancestors(queue) {
 			sum := sums[above]

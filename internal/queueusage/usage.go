@@ -100,8 +100,8 @@ func Count(input Input) map[string]Usage {
 	return queues
 }
 
-// CountWithCharges is Count, and also returns the charge of each assigned pod, which is LastCharges
-// of the next count.
+// CountWithCharges counts the usage of each queue as Count does. It also returns the charge of each assigned
+// pod by UID, which is the LastCharges of the next count.
 func CountWithCharges(input Input) (map[string]Usage, map[types.UID]quota.Charge) {
 	input.Tree = cmp.Or(input.Tree, quota.Flat)
 	c := counter{
@@ -119,12 +119,13 @@ func CountWithCharges(input Input) (map[string]Usage, map[types.UID]quota.Charge
 		c.countPod(pod)
 	}
 
+	// After the pods, which say of a PodGroup whether it has any.
 	for _, group := range input.PodGroups {
 		c.countPodGroup(group)
 	}
 
 	c.listBilledPods()
-	blocked := c.explainPending()
+	blocked := c.explainPending() // what of the pending waits, and why, by queue
 	out := make(map[string]Usage, len(c.queues))
 	for name, usage := range c.queues {
 		usage.Summary = blocked[name]
@@ -175,13 +176,15 @@ func (c *counter) usageFor(queue string) *Usage {
 	return usage
 }
 
-// countPod counts what a placed pod uses, or else what a pod waits for. Any tenant can write a pod that names any queue.
-// So it waits there, and keeps the queue from being deleted, only if the queue allows its namespace.
+// countPod counts what an assigned pod uses, or what a pending one requests. Any tenant can write a pod that
+// names any queue. So a pod counts as pending there, and as a member, which keeps the queue from being
+// deleted, only if the queue allows its namespace.
 func (c *counter) countPod(pod *corev1.Pod) {
 	if workload.IsFinished(pod) {
 		return
 	}
 
+	// Pods count instead of the request of their PodGroup, which countPodGroup then leaves out.
 	facts := c.facts.factsOf(&c.resolver, pod)
 	group := facts.groupOrNil()
 	if facts.group != nil {
@@ -199,7 +202,7 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		c.charged = append(c.charged, waiting.ChargedPod{Pod: pod, Workload: &facts.reference, Charge: charge})
 	} else {
 		queue = c.resolver.Queue(pod, group, "")
-		c.addEnding(facts, pod, group)
+		c.addEnding(facts, pod, group) // if it is terminating
 	}
 
 	// A waiting pod of another scheduler is not ours to place, so it is not pending here.
@@ -221,9 +224,8 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	}
 }
 
-// countPodGroup counts a PodGroup as a member of a queue in which its pods run, or that
-// allows its namespace. While the PodGroup has no pods, its own request counts as pending, in a queue
-// that allows its namespace.
+// countPodGroup counts a PodGroup as a member of its queue, and, while it has no pods, its own request as
+// pending there. The request counts only if the queue allows the namespace: any tenant can name any queue.
 func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
@@ -231,14 +233,14 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	queue := workload.PodGroupQueue(group)
 	usage := c.usageFor(queue)
 
-	// A PodGroup keeps the Queue from being removed as long as pods of it run, allowed or not.
+	// A queue with members is not deleted. A PodGroup is one if its pods run, allowed or not, or if the queue
+	// allows its namespace.
 	isAllowed := c.allowsNamespace(queue, group.Namespace)
 	if group.Status.Running > 0 || isAllowed {
 		usage.Members.PodGroups++
 	}
 
-	// A tenant can name any queue, and must not fill its status with PodGroups that never start
-	// there.
+	// PodGroups that never start there must not fill the status of the queue.
 	if !isAllowed || !c.allowsAbove(queue, group.Namespace) {
 		return
 	}

@@ -183,9 +183,11 @@ func (c *resourceCheck) checkDeserved() (e exceededLimit, isExceeded bool) {
 }
 
 // checkIfIdle returns the first limit on the path that the request would exceed even if no queue used more
-// than its guarantee. What the queue itself uses now does not count.
+// than its guarantee. Evicting what queues use beyond that would not help such a request. What the queue
+// itself uses now does not count.
 func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
-	guaranteed := int64(0) // what guarantees of the path below leave to the queue, however much others are guaranteed
+	// guaranteed is the most that the guarantee of one queue of the path so far leaves to this queue.
+	guaranteed := int64(0)
 	for at := c.queue; at != nil; at = at.parent {
 		limit := at.limits.Quota(c.resource)
 		isLimited := !at.limits.isUnlimited(c.resource)
@@ -193,13 +195,14 @@ func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
 			return exceededLimit{at.kindOfQuota(), at, c.count, limit}, true
 		}
 
-		// Others keep their unused guarantees, so these cards do not become free for the queue.
+		// Others keep their unused guarantees, which never become free for the queue. Below at the queue may
+		// use the unused guarantees of its own path.
 		others := max(0, at.unusedBelow[c.resource]-c.queue.ownUnusedBelow(at, c.resource))
 		if isLimited && c.count > max(limit-others, guaranteed) {
 			return exceededLimit{Guaranteed, at, AddSaturating(c.count, others), limit}, true
 		}
 
-		// A guarantee of the path is there for the queue as far as no other queue below uses it.
+		// For the levels above, the queue may use the guarantee of at, less what other queues below at use.
 		guaranteed = max(guaranteed, at.limits.Guarantee[c.resource]-(at.used.amountOf(c.resource)-c.queue.used.amountOf(c.resource)))
 	}
 
@@ -212,11 +215,11 @@ func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
 // A request may use the guarantee of its own queue and ancestors that is unused after the release.
 // Otherwise it must leave all unused guarantees free.
 func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
-	change := int64(0)          // by how much the unused guarantees below change with request and release
+	change := int64(0)          // by how much the unused guarantees below at change with request and release
 	changeByRelease := int64(0) // by how much they change with the release alone
 	for at := c.queue; at != nil; at = at.parent {
 		released := at.releasedOf(c.resource, c.released)
-		more := c.count - released
+		more := c.count - released // negative if more is released than requested
 
 		// An exceeded quota is the plainest reason, so it is reported before what others deserve
 		// or are guaranteed.
@@ -231,7 +234,8 @@ func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
 		if e, isExceeded := c.checkBorrowed(at, used); isExceeded {
 			return e, true
 		}
-		// The release alone changes guarantees too, and that is not what the request takes from others.
+		// The request takes from others what it adds to the sum of use and unused guarantees. What the
+		// release alone changes in that sum is not taken.
 		if e, isExceeded := c.checkForOthers(at, used, change, c.count+change-changeByRelease); isExceeded {
 			return e, true
 		}
@@ -251,14 +255,16 @@ func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
 	return e, false
 }
 
-// checkBorrowed checks that a queue of the path, which would use so much, borrows nothing that could not be
-// reclaimed, and nothing that was just reclaimed from it. Root deserves anything.
+// checkBorrowed checks what a queue of the path borrows once it uses as much as used: nothing for pods from
+// which it could not be reclaimed, and nothing that was just reclaimed from the queue. Root deserves
+// anything.
 func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLimit, isExceeded bool) {
 	// Most pods can be reclaimed, and most queues may borrow.
 	if (!c.isUnreclaimable && len(at.stopped) == 0) || at.isRoot || at.limits.deservesAny(c.resource) {
 		return e, false
 	}
 
+	// Other pods of the queue do not count here, because others can reclaim what they use.
 	deserved := at.limits.deserved(c.resource)
 	if c.isUnreclaimable {
 		unreclaimable := AddSaturating(at.unreclaimable.amountOf(c.resource), c.count) - c.released.unreclaimable[c.resource]
@@ -274,9 +280,9 @@ func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLi
 	return e, false
 }
 
-// checkForOthers checks that a queue of the path, which would use so much, leaves free what is kept for other
-// pods and what other queues are guaranteed. change is by how much the unused guarantees below change. grown
-// is by how much the request adds to use and unused guarantees together.
+// checkForOthers checks that a queue of the path, once it uses as much as used, leaves free what is kept for
+// other pods and what other queues are guaranteed. change is by how much the unused guarantees below it
+// change with the request. grown is by how much the request adds to use and unused guarantees together.
 func (c *resourceCheck) checkForOthers(at *queueLedger, used, change, grown int64) (e exceededLimit, isExceeded bool) {
 	kept := c.keptForOthers(at)
 	unused := at.unusedBelow[c.resource] + change
@@ -284,14 +290,15 @@ func (c *resourceCheck) checkForOthers(at *queueLedger, used, change, grown int6
 		return e, false
 	}
 
+	// The limit of root is the inventory. What is kept refuses nothing there: nodes are checked one by one.
 	limit := at.limits.Quota(c.resource)
 	total := AddSaturating(used, kept)
 	if kept > 0 && total > limit && !at.isRoot {
 		return exceededLimit{KeptForOthers, at, total, limit}, true
 	}
 
-	// A request within its own guarantee, or for what it releases, grows nothing. It takes nothing from
-	// others, even where the sum is too large.
+	// The sum may be too large already, as after a node was lost. A request within its own guarantee, or for
+	// what it releases, adds nothing to the sum. So it takes nothing from others, and is not refused.
 	if unused > 0 && grown > 0 && AddSaturating(total, unused) > limit {
 		return exceededLimit{Guaranteed, at, AddSaturating(total, unused), limit}, true
 	}
@@ -318,12 +325,13 @@ func (c *resourceCheck) usableKept() int64 {
 	return q.kept[c.resource]
 }
 
-// FitTogether reports whether the requests of some pods fit a queue together, beside what it uses now, and whether
-// the queue would borrow with them. Each pod gets the first of its cards that the queue deserves, else the first one
-// within its quota. reclaimable is ReclaimableCards or ReclaimableAll.
+// FitTogether reports whether the requests of some pods fit a queue together, beside what it uses now, and
+// whether the queue would borrow with them. Each pod gets the first of its cards that the queue deserves,
+// else the first one within its quota. The bound of reclaimable is ReclaimableCards or ReclaimableAll: what
+// fits it is not borrowed.
 func (l *Ledger) FitTogether(queue string, requests []Request, reclaimable Within) (fits, borrows bool) {
-	sums := map[card.Name]card.Count{}
-	var compute Request
+	sums := map[card.Name]card.Count{} // the cards that the pods so far get
+	var compute Request                // the CPU and memory of all pods
 	for _, r := range requests {
 		compute.MilliCPU = AddSaturating(compute.MilliCPU, r.MilliCPU)
 		compute.Memory = AddSaturating(compute.Memory, r.Memory)

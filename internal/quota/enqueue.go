@@ -50,34 +50,35 @@ func (q *queueLedger) mapNames(request JobRequest, choose func(*queueLedger, []c
 
 // CheckEnqueue is the check of Volcano's enqueue. It returns nil if all reservations and the
 // request fit together into ⌊quota × overCommit⌋ − used, and CPU and memory fit likewise.
-// overCommit is at least 1. reservations returns those of a queue and all queues below it.
+// overCommit is at least 1. reservations returns those of a queue and all queues below it, "" for all queues.
 //
 // With alternatives a sum per card is wrong in both directions, so this is a matching: a
 // maximum flow from requests to card names. It is exact up to maxChoices different choices.
 //
 // In a tree the request must fit the quota of its own queue. If it also fits what the queue
 // deserves, cards may be reclaimed for it, so usage of other queues does not count. Otherwise
-// it must fit the quota of every ancestor beside what others are guaranteed, and the inventory:
-// what is borrowed is lent out of that. No queue of the path may be kept from borrowing it for
-// now. Each level is matched on its own. reservations("") are those of all queues.
+// it must fit the quota of every ancestor, and the inventory, beside what others are guaranteed:
+// borrowed cards come from there. And no queue of the path may have stopped borrowing (see
+// StopBorrowing). Each queue of the path has a matching of its own.
 func (l *Ledger) CheckEnqueue(queue string, reservations func(queue string) *Reservations, request JobRequest, overCommit float64) *InsufficientQuota {
 	q := l.readQueue(queue)
-	// A card without quota never becomes free for the queue, so a refusal must not name it.
+	// A card without quota never becomes free for the queue, so a refusal must not name it. A flat queue has
+	// no parent, and borrows nothing.
 	c := enqueueCheck{q, q.dropUngranted(request), reservations, overCommit}
 	if insufficient := c.levelOf(q, q.limits.Quota).firstExceeded(c.request); insufficient != nil || q.parent == nil {
 		return insufficient
 	}
 
-	// Others could never take back what is borrowed for such pods, so they must stay within
-	// deserved.
+	// Others could never reclaim what is borrowed for such pods, so all of them together must stay within
+	// what the queues of the path deserve.
 	if request.IsUnreclaimable {
 		if insufficient := c.checkUnreclaimable(); insufficient != nil {
 			return insufficient
 		}
 	}
 
-	// What others use of a deserved part can be reclaimed, so only borrowing must fit beside
-	// their usage.
+	// What others use of what this queue deserves can be reclaimed. Only a request that borrows must fit
+	// beside it.
 	if !c.borrows(c.request) {
 		return nil
 	}
@@ -148,11 +149,12 @@ func (c *enqueueCheck) checkStopped() *InsufficientQuota {
 	return nil
 }
 
-// checkBorrowed returns the first limit of an ancestor, or of the inventory for root, that
-// reservations and the request exceed beside what other queues are guaranteed.
+// checkBorrowed returns the first limit of the ancestor at, or of the inventory for root, that usage,
+// reservations and the request exceed beside what other queues are guaranteed. It returns nil if all fit.
 func (c *enqueueCheck) checkBorrowed(at *queueLedger) *InsufficientQuota {
-	queue := c.queue // the check itself stays off the heap
-	// What the path of the queue itself is guaranteed need not stay free.
+	queue := c.queue // a closure that captured c would move the check to the heap
+	// available is the limit less the unused guarantees of other queues. What the path of the queue itself is
+	// guaranteed need not stay free.
 	available := func(resource Resource) int64 {
 		if at.limits.isUnlimited(resource) {
 			return at.limits.Quota(resource)
@@ -172,8 +174,8 @@ func (c *enqueueCheck) checkBorrowed(at *queueLedger) *InsufficientQuota {
 		return exhausted
 	}
 
-	// The refusal names the quota that the user wrote. What is guaranteed to others counts as
-	// used of it.
+	// The refusal should name the quota that the user wrote. So the guarantees of others are added to the
+	// limit, which lacks them, and as much to the total.
 	for _, resource := range guaranteed.resources() {
 		unused := scaleLimit(at.limits.Quota(resource), c.overCommit) - scaleLimit(available(resource), c.overCommit)
 		guaranteed.Total = AddSaturating(guaranteed.Total, unused)
@@ -198,9 +200,9 @@ func (c *enqueueCheck) checkUnreclaimable() *InsufficientQuota {
 	return nil
 }
 
-// FitsAlone reports whether CheckEnqueue would accept the request if the queue had only these
-// charges, and no other queue had any. Check has no such bound: it checks pods one by one, and this
-// the pods of a job together.
+// FitsAlone reports whether the quotas on the path of the queue would let a job be enqueued if the queue had
+// only the charges own, and no other queue used, or was guaranteed, anything. Unlike Check, which checks one
+// pod, it checks the pods of a job together. The inventory does not count.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
 	q := l.readQueue(queue)
 	total := card.Count(0)
@@ -210,8 +212,9 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 		total = total.Add(wanted.Count)
 	}
 
-	// A matching costs more than comparing sums, and the scheduler asks this for every enqueued
-	// job. Usually each request of the job names a card with quota for the whole job.
+	// A matching costs more than comparing sums, and the scheduler asks this for every enqueued job. Usually
+	// each request of the job names a card whose quota suffices for all cards of the job, even without
+	// overcommitment.
 	for _, wanted := range request.Cards {
 		fitsPlainly = fitsPlainly && slices.ContainsFunc(wanted.Names, func(name card.Name) bool {
 			return int64(total) <= q.limitAlone(Resource(name), request.IsUnreclaimable)
@@ -249,7 +252,8 @@ func (e *enqueueLevel) scaledLimit(of Resource) int64 { return scaleLimit(e.limi
 // cardLimit is scaledLimit of a card.
 func (e *enqueueLevel) cardLimit(name card.Name) int64 { return e.scaledLimit(Resource(name)) }
 
-// firstExceeded returns the first limit that reservations and a request exceed.
+// firstExceeded returns the first limit that usage, reservations and a request exceed together, of cards, CPU
+// or memory. It returns nil if all fit.
 func (e *enqueueLevel) firstExceeded(request JobRequest) *InsufficientQuota {
 	// Usage above a lowered quota must not refuse a job that requests no cards.
 	if !e.anyCard && slices.ContainsFunc(request.Cards, func(wanted CardRequest) bool { return wanted.Count > 0 }) {
@@ -262,7 +266,7 @@ func (e *enqueueLevel) firstExceeded(request JobRequest) *InsufficientQuota {
 		requested := resource.selectAmount(request.MilliCPU, request.Memory, 0)
 		reserved := resource.selectAmount(e.inqueue.MilliCPU, e.inqueue.Memory, 0)
 
-		// Elastic pods are evicted first, so a job may wait for what they use.
+		// A job may be enqueued to wait for what elastic pods use, because these are evicted first.
 		used := max(0, e.used.amountOf(resource)-resource.selectAmount(e.inqueue.elasticCPU, e.inqueue.elasticMemory, 0))
 		total := AddSaturating(AddSaturating(used, reserved), requested)
 
@@ -277,11 +281,13 @@ func (e *enqueueLevel) firstExceeded(request JobRequest) *InsufficientQuota {
 
 // matchCards adds the card requests of a job to a matching one by one, and returns the first that does
 // not fit, nil if all do. Usage and reservations above a lowered quota block only requests for the same
-// cards. The matching shows what the check cost.
+// cards. The matching is returned for tests of what the check cost.
 func (e *enqueueLevel) matchCards(request JobRequest) (*matching, *InsufficientQuota) {
-	// Usage and reservations come first: the matching never takes a card from an earlier request.
+	// Usage and reservations come first: the matching never takes a card from an earlier request. Its
+	// capacity is the free quota, and what elastic pods can give. Usage beyond a lowered quota needs what
+	// these give before the job does.
 	m := newMatching(e.inqueue.Elastic, func(name card.Name) int64 { return max(0, e.cardLimit(name)-int64(e.used.cards[name])) })
-	for _, name := range e.cardsOverLimit() { // that usage takes what elastic pods would give of the card
+	for _, name := range e.cardsOverLimit() {
 		m.addRequest(CardRequest{Names: []card.Name{name}, Count: e.used.cards[name] - card.Count(e.cardLimit(name))})
 	}
 
@@ -291,6 +297,7 @@ func (e *enqueueLevel) matchCards(request JobRequest) (*matching, *InsufficientQ
 
 	for i, wanted := range request.Cards {
 		if got := m.addRequest(wanted); got < wanted.Count {
+			// The refusal counts what uses, has reserved, or requests any of the same cards.
 			insufficient := &InsufficientQuota{Queue: e.queue, Names: wanted.Names, Requested: int64(wanted.Count)}
 			insufficient.Total = insufficient.Requested + int64(sumCompeting(e.inqueue.Cards, wanted).Add(sumCompeting(request.Cards[:i], wanted)))
 			for _, name := range wanted.Names {

@@ -113,8 +113,8 @@ func (r *Released) Add(c *Charge) { r.addSigned(c, 1) }
 // Remove undoes Add.
 func (r *Released) Remove(c *Charge) { r.addSigned(c, -1) }
 
-// addSigned adds a charge, multiplied by sign, to what is released, and its parts to unreclaimable and
-// offInventory.
+// addSigned adds a charge, multiplied by sign, to what is released. The sign is 1, or -1 to undo that. Two
+// parts of the charge have sums of their own: what cannot be reclaimed, and what root does not count.
 func (r *Released) addSigned(c *Charge, sign int64) {
 	if r.Cards == nil {
 		r.Cards = map[card.Name]card.Count{}
@@ -129,6 +129,8 @@ func (r *Released) addSigned(c *Charge, sign int64) {
 		r.unreclaimable = r.unreclaimable.addSigned(c, sign)
 	}
 
+	// Root counts nothing on a node that takes no pods, and elsewhere no card that the node does not offer
+	// any more.
 	switch {
 	case c.IsOffInventory:
 		r.offInventory = r.offInventory.addSigned(c, sign)

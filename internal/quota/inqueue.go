@@ -74,11 +74,11 @@ func (r *Reservations) Add(request JobRequest) {
 	r.Memory = AddSaturating(r.Memory, request.Memory)
 }
 
-// addCards adds a count to the request for these names, which are sorted. Several names are a choice. Once there are
-// more than maxChoices different ones, it splits the alternatives of all requests.
+// addCards adds a count to the request for these names, which are sorted. Several names are a choice. With
+// more than maxChoices different choices, all requests reserve each of their cards: more than they need,
+// never less.
 func (r *Reservations) addCards(names []card.Name, count card.Count) {
-	// Once there were too many choices all requests reserve each card, so the order of calls does
-	// not matter.
+	// Requests before and after the split are treated alike, so that the order of calls does not matter.
 	if len(names) > 1 && r.split {
 		for i := range names {
 			r.addCards(names[i:i+1], count)
@@ -89,7 +89,7 @@ func (r *Reservations) addCards(names []card.Name, count card.Count) {
 	switch i := r.index.find(r.Cards, names); {
 	case i >= 0:
 		r.Cards[i].Count = r.Cards[i].Count.Add(count)
-	case len(names) == 0: // gets nothing
+	case len(names) == 0: // a request without a card name gets no card
 	case len(names) > 1 && r.choices == maxChoices:
 		r.splitAlternatives()
 		r.addCards(names, count)
@@ -113,9 +113,9 @@ func (r *Reservations) splitAlternatives() {
 	}
 }
 
-// AddElastic adds the elastic usage of a running job. Jobs that use the same one or two cards
-// form one pool, which gives exactly what they give. With more cards only jobs that use as many
-// of each form a pool.
+// AddElastic adds the elastic usage of a running job: what it would give to waiting jobs. Jobs that use the
+// same one or two cards form one pool, which gives exactly what they give. With more cards only jobs that use
+// as many of each form a pool.
 func (r *Reservations) AddElastic(e ElasticUsage) {
 	r.elasticCPU = AddSaturating(r.elasticCPU, e.MilliCPU)
 	r.elasticMemory = AddSaturating(r.elasticMemory, e.Memory)
@@ -124,7 +124,8 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 		return
 	}
 
-	// Each pool is a vertex of the matching, so pools bound its size by cards instead of by jobs.
+	// Each pool is a vertex of the matching at enqueue, whose size then depends on the cards and not on the
+	// jobs.
 	key := e.poolKey(names)
 	i, known := r.pools[key]
 	if !known {
@@ -136,7 +137,8 @@ func (r *Reservations) AddElastic(e ElasticUsage) {
 		r.Elastic = append(r.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
 	}
 
-	// A job gives at most its elastic cards, of whatever name, so a pool promises no more.
+	// A job gives at most Elastic cards, whatever their names. That bounds what it adds to the pool, of each
+	// name and in all.
 	pool := &r.Elastic[i]
 	for _, name := range names {
 		pool.Used[name] = pool.Used[name].Add(min(e.Used[name], e.Elastic))
@@ -189,9 +191,9 @@ func (r *Reservations) removeElastic(e ElasticUsage) {
 	pool.Elastic = pool.Elastic.Sub(min(e.Elastic, total))
 }
 
-// ReplaceElastic returns a copy in which jobs give other amounts: without those of removed,
-// which AddElastic added, and with those of added. unreclaimable are the amounts of added that
-// other queues could not reclaim. The copy shares its list of card requests, so the caller adds none.
+// ReplaceElastic returns a copy in which jobs give other amounts: without those of removed, which AddElastic
+// added, and with those of added. unreclaimable are the amounts of added that other queues could not reclaim.
+// The copy shares its list of card requests, so the caller must add none to it.
 func (r *Reservations) ReplaceElastic(removed, added, unreclaimable []ElasticUsage) *Reservations {
 	// All jobs of the queue go on reading the original, so copy what the calls below change.
 	c := *r
@@ -210,6 +212,7 @@ func (r *Reservations) ReplaceElastic(removed, added, unreclaimable []ElasticUsa
 		c.AddElastic(e)
 	}
 
+	// AddElastic adds nothing to the unreclaimable part, so there is nothing to remove from it.
 	if len(unreclaimable) > 0 {
 		c.unreclaimable = cmp.Or(r.unreclaimable, &Reservations{}).ReplaceElastic(nil, unreclaimable, nil)
 	}

@@ -108,7 +108,8 @@ func (l *Ledger) Release(pod string) {
 		return
 	}
 
-	// The sums must lose exactly what addCharge added, whatever node or labels the pod has now.
+	// The sums must lose exactly what addCharge added, whatever node or labels the pod has now. The part is
+	// nil where root counted nothing.
 	q.pods--
 	for at := q; at != nil; at = at.parent {
 		if part := at.countedPart(c); part != nil {
@@ -153,7 +154,7 @@ func (l *Ledger) Snapshot() []QueueUsage {
 	// Each session publishes all queues, and most of their cards did not change since the last
 	// one.
 	for name, q := range l.queues {
-		if q.listedCards == nil {
+		if q.listedCards == nil { // a charge of cards was added or removed
 			q.listedCards = make([]card.Amount, 0, len(q.used.cards))
 			for name, used := range q.used.cards {
 				if used > 0 {

@@ -77,8 +77,8 @@ func (m *matching) cardVertex(name card.Name) int {
 // choiceVertex returns the vertex of several sorted card names, false if there are too many
 // choices.
 func (m *matching) choiceVertex(names []card.Name) (int, bool) {
-	// Users choose the alternatives, and every vertex makes each search longer, so their number
-	// is bounded.
+	// Users choose the alternatives, and every vertex makes each search longer. So there are as many vertices
+	// as choices of reservations and of one more job.
 	key := joinNames(names)
 	v, ok := m.choices[key]
 	if ok || len(m.choices) == maxChoices+maxJobChoices {
@@ -122,8 +122,8 @@ func (m *matching) addRequest(wanted CardRequest) card.Count {
 			return m.pushFlow(v, wanted.Count)
 		}
 
-		// Without a vertex no flow tells which card serves the request. Taking all of them errs
-		// on the safe side.
+		// Without a vertex of its own the request cannot be moved to another card later. So it takes as many
+		// of each card, and gets the least of these numbers.
 		got := wanted.Count
 		for _, name := range names {
 			got = min(got, m.pushFlow(m.cardVertex(name), wanted.Count))
@@ -150,8 +150,9 @@ func (m *matching) pushFlow(from int, count card.Count) card.Count {
 // limit along it. It returns how much it pushed, 0 if there is no path. It is one step of the Edmonds–Karp algorithm
 // for the largest flow.
 func (m *matching) augmentPath(from int, limit int64) int64 {
-	// Breadth first finds the shortest paths, which bounds their number by the size of the graph
-	// alone.
+	// Breadth first finds the shortest paths, which bounds their number by the size of the graph alone.
+	// parentEdge has the index plus one of the edge that reached a vertex, and 0 for a vertex that was not
+	// reached.
 	clear(m.parentEdge)
 	m.visited = append(m.visited[:0], from)
 	for next := 0; next < len(m.visited) && m.parentEdge[sink] == 0; next++ {

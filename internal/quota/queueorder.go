@@ -17,7 +17,7 @@ func (l *Ledger) CompareShares(left, right string) int {
 	x := l.ensureQueue(left)
 	y := l.ensureQueue(right)
 	a, b := siblingsOf(x, y)
-	if a == b { // one is above the other
+	if a == b { // one queue is above the other, and comes first
 		return cmp.Compare(x.depth(), y.depth())
 	}
 
@@ -29,7 +29,7 @@ func (l *Ledger) CompareShares(left, right string) int {
 		return cmp.Compare(partA, partB)
 	}
 
-	// Once above deserved, used ÷ deserved would favour large queues. Their weights decide
+	// Of two queues above deserved, used ÷ deserved would favour the one that deserves more. Weights decide
 	// instead.
 	if partA >= 1 {
 		partA = shareA.borrowed
@@ -84,14 +84,15 @@ func (q *queueLedger) currentShare() treeShare {
 	return q.share
 }
 
-// computeShare returns by what CompareShares orders the queue. share is its dominant used ÷ deserved, at least 1 if it
-// deserves no card. borrowed is the most that it has borrowed of a card, now and on average, for its weight.
+// computeShare returns by what CompareShares orders the queue. share is its dominant used ÷ deserved, at
+// least 1 if it deserves no card. borrowed is the most that it has borrowed of a card, now and on average,
+// divided by its weight. It is in cards, or in cores for a queue without a quota for cards.
 func (q *queueLedger) computeShare() (share, borrowed float64) {
 	share = max(q.fractionOfDeserved(CPU), q.fractionOfDeserved(Memory))
 	weight := max(1, float64(q.position.weight))
 
-	// No card is comparable here, so a queue that only uses CPU is ordered by the cores that it
-	// borrows.
+	// A queue without a quota for cards deserves no number of cards that usage could exceed. It is ordered by
+	// the cores that it borrows.
 	if q.limits.AnyCard || len(q.limits.Cards) == 0 {
 		if deserved := q.limits.deserved(CPU); deserved != Unlimited {
 			borrowed = float64(q.used.amountOf(CPU)-deserved) / 1000 / weight
@@ -104,7 +105,7 @@ func (q *queueLedger) computeShare() (share, borrowed float64) {
 		deservesCards = deservesCards || q.limits.deserved(Resource(name)) > 0
 	}
 
-	// All that such a queue uses is borrowed, so it must not pass for one below deserved.
+	// A queue that deserves no card borrows all that it uses, so it must not count as one below deserved.
 	if !deservesCards {
 		share = max(share, 1)
 	}
@@ -132,15 +133,16 @@ const (
 // ObserveBorrowing adds what the queues of a tree borrow to their averages. elapsed is the time
 // since the last call. Each call visits all queues.
 func (l *Ledger) ObserveBorrowing(elapsed time.Duration) {
+	// part is how much the present counts in the moving average: all, if averageTime or more has passed.
 	part := min(1, float64(max(0, elapsed))/float64(averageTime))
 	for _, q := range l.queues {
-		if q.limits.AnyCard { // without quotas for cards it is not ordered by cards
+		if q.limits.AnyCard { // it has no quota for cards, so CompareShares does not read its averages
 			continue
 		}
 
 		for name := range q.used.cards {
 			borrowed := q.borrowed(name)
-			if borrowed == 0 && q.averages[name] == 0 {
+			if borrowed == 0 && q.averages[name] == 0 { // the share stays as it is
 				continue
 			}
 

@@ -39,11 +39,12 @@ func (l Levels) Limit(level int, requested int64, victimLevel int) int64 {
 	return limit
 }
 
-// MayUseByLevel returns what a queue may use of a resource by level. Check says only whether a request
-// fits now: a plan of evictions needs the amounts, to which it adds what victims release.
+// MayUseByLevel returns how much more of a resource a queue may use at each level of its path, from itself to
+// root. A plan of evictions adds to these amounts what victims release. Check does not have them: it says
+// only whether a request fits now.
 func (l *Ledger) MayUseByLevel(queue string, resource Resource) (levels Levels) {
 	q := l.readQueue(queue)
-	own := int64(0) // what the unused guarantees of the path below at cover, see ownUnused
+	own := int64(0) // what the queue may use at the levels below at without using guarantees of other queues
 	for at := q; at != nil; at = at.parent {
 		may := at.mayUse(q, own, resource)
 		may.Deserved = at.freeDeserved(resource)
@@ -54,7 +55,7 @@ func (l *Ledger) MayUseByLevel(queue string, resource Resource) (levels Levels) 
 		own = at.ownUnused(own, resource)
 	}
 
-	// The predicate refuses the queue any more of such a card, so an eviction for it would be in vain.
+	// A queue with too many terminating cards gets no more of them, so evictions for it would be in vain.
 	if resource.IsCard() {
 		if _, isExceeded := q.checkTerminating(resource, &noRelease); isExceeded {
 			levels[0].Quota = 0

@@ -90,8 +90,9 @@ func (r JobRequest) Without(excess JobRequest) JobRequest {
 	return r
 }
 
-// coversCards reports whether this request covers requests of another job. A request for A is
-// covered by one for A, and one for A or B by one for A.
+// coversCards reports whether this request reserves cards that suffice for the requests of another job. A
+// request for A is covered by one for A, and one for A or B by one for A. It may overlook a cover where
+// several requests can cover one, because it takes the first.
 func (r JobRequest) coversCards(requests []CardRequest) bool {
 	// Most jobs of a queue request the same cards, so compare those with equal names first.
 	var own cardRequestIndex

@@ -32,8 +32,9 @@ func (l *Ledger) SetTree(tree *Tree) {
 	l.recomputeUnused()
 }
 
-// setPositions puts the queues where the positions say, below root if it is not nil. If a parent changed,
-// it sums up the charges of all pods again, and drops what is kept for pods.
+// setPositions puts the queues where the positions say, below root in a tree, which is nil for flat queues.
+// If a parent changed, it sums up the charges of all pods again. Then it drops what is kept for pods, and
+// forgets which queues may not borrow for now.
 func (l *Ledger) setPositions(positions map[string]position, root *queueLedger) {
 	hasSameParent := func(a, b position) bool { return a.parent == b.parent }
 	isSame := (root == nil) == (l.root == nil) && maps.EqualFunc(positions, l.positions, hasSameParent)

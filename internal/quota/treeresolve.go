@@ -46,15 +46,17 @@ func (t *treeResolver) resolveTree(queues map[string]TreeQueue) *Tree {
 			r.Parent = r.Written.Parent
 		}
 
-		if r.Parent == "" {
+		if r.Parent == "" { // directly below root, or without a path to it
 			top = append(top, name)
 		}
+		// Whatever names a queue as its parent is a child, also without a path to root: the parent takes no
+		// jobs then.
 		if above := t.parent(r.Written.Parent); above != nil {
 			above.Children = append(above.Children, name)
 		}
 	}
 
-	// Jobs are only in leaves: what a job uses in an inner queue would count against no child.
+	// Jobs are only in leaves: what a job used in a queue with children would count against no child.
 	for name, r := range t.resolved {
 		if r.Fault.Kind == NoFault && (r.Written.IsParentOnly || len(r.Children) > 0) {
 			r.Fault = Fault{Kind: IsParent, Queue: name}
@@ -112,16 +114,18 @@ func (t *treeResolver) findGrantedCompute() {
 	}
 }
 
-// findFault returns why a queue takes no new work because of its path.
+// findFault walks the path of a queue up to root, and returns why the queue takes no new work because of it.
+// It returns NoFault if every queue of the path exists, none is held and the path is not too long.
 func (t *treeResolver) findFault(name string) (fault Fault) {
-	// No part of a faulty tree may panic or stop other queues, so each queue walks its own path.
+	// seen ends the walk in a cycle. Each queue has a walk of its own: a fault elsewhere in the tree must not
+	// stop it.
 	at := name
 	seen := map[string]bool{}
 	for {
 		q := &t.resolved[at].Written
 		seen[at] = true
-		// The walk goes on: a missing parent or a cycle is worse than a held ancestor, and hides
-		// it.
+		// The lowest held queue counts. The walk goes on, because a missing parent, a cycle or too long a
+		// path is worse and is returned instead.
 		if q.IsHeld && fault.Kind == NoFault {
 			fault = Fault{Kind: IsHeld, Queue: at, HoldMessage: q.HoldMessage}
 		}
@@ -148,7 +152,7 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 		amounts[i] = t.ownAmounts(name, parent)
 	}
 
-	var pathAbove []string
+	var pathAbove []string // nothing is above the children of root, so nothing scales them
 	if above := t.parent(parent); above != nil {
 		t.scaleChildren(parent, above.Limits, amounts)
 		pathAbove = above.Path
@@ -160,9 +164,9 @@ func (t *treeResolver) resolveChildren(parent string, children []string) {
 		r.Path = append([]string{name}, pathAbove...)
 		r.Limits = t.limitsFor(name, c)
 		r.Excess = c.excess
-		// Scaling reports its excess after the own amounts. Sorted by resource, messages stay the
-		// same.
+		// Messages list an excess of the own amounts and one of scaling together, by resource.
 		slices.SortStableFunc(r.Excess, func(a, b Excess) int { return cmp.Compare(a.Of, b.Of) })
+		// Children has also those that name this queue but have no path to root. These inherit nothing here.
 		t.resolveChildren(name, slices.DeleteFunc(slices.Clone(r.Children), func(child string) bool { return !t.isChild(child, name) }))
 	}
 }
@@ -177,7 +181,10 @@ type childAmounts struct {
 	excess                     []Excess
 }
 
-// ownAmounts returns the amounts of a queue as far as its parent's quota decides them.
+// ownAmounts returns the amounts of a queue before scaleChildren compares it with its siblings: what it
+// writes, or inherits from its parent. A parent "" is root, from which it inherits nothing. ownAmounts
+// reports an excess for each amount that is too large. Unless isUncut, it reduces deserved to the quota, and
+// the guarantee to deserved.
 func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 	q := &t.resolved[name].Written
 	c := childAmounts{queue: name, quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
@@ -268,10 +275,11 @@ func (c *childAmounts) ownLimit(q *TreeQueue, key Resource, parent string, inher
 // report adds an excess to those of the queue.
 func (c *childAmounts) report(e Excess) { c.excess = append(c.excess, e) }
 
-// scaleChildren cuts what the children of a queue deserve, and then their guarantees, to what
-// the queue has. It only reports what is too much if the amounts stay as they are written.
+// scaleChildren scales down what the children of a queue deserve, and then their guarantees, until they add
+// up to what the queue deserves and is guaranteed. above are its limits. With isUncut it only reports what is
+// too much.
 func (t *treeResolver) scaleChildren(parent string, above Limits, children []childAmounts) {
-	all := Amounts{}
+	all := Amounts{} // only its keys count: every resource that a child has a quota for
 	for i := range children {
 		maps.Copy(all, children[i].quota)
 	}
@@ -283,7 +291,8 @@ func (t *treeResolver) scaleChildren(parent string, above Limits, children []chi
 		}
 
 		for i := range children {
-			// Scaling may have put deserved below the guarantee, and a guarantee is a part of it.
+			// A guarantee is a part of deserved, which may be smaller now. CPU and memory without an entry
+			// are not divided.
 			if deserved, isLimited := children[i].deserved[name]; isLimited && !t.isUncut {
 				children[i].guarantee[name] = min(children[i].guarantee[name], deserved)
 			}
@@ -294,7 +303,8 @@ func (t *treeResolver) scaleChildren(parent string, above Limits, children []chi
 	}
 }
 
-// scaleAmounts cuts one kind of amounts of the children to the limit of the excess, and reports each cut as that excess.
+// scaleAmounts scales one kind of amounts of the children down until they add up to the limit of the excess.
+// It reports the excess, which has its kind, resource and parent, for each child that gets less.
 func (t *treeResolver) scaleAmounts(children []childAmounts, amountsOf func(*childAmounts) Amounts, excess Excess) {
 	values := make([]int64, len(children)) // 0 for a child that does not write the amount
 	for i := range children {
@@ -333,9 +343,9 @@ func partsOf(children []childAmounts, values []int64) []Part {
 	return parts
 }
 
-// scaleToLimit cuts each value to the limit, and then scales all of them down in proportion
-// until they add up to it. Whole units go to the largest remainders, and to the first of
-// equals. It also returns the sum of the values, at most Unlimited.
+// scaleToLimit cuts each value to the limit, and then scales all of them down in proportion until they add up
+// to at most the limit. Of the units that rounding down leaves, one each goes to the values with the largest
+// remainders, and to the first of equals. It also returns the sum of the given values, at most Unlimited.
 func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 	scaled = slices.Clone(values)
 	var total int64
@@ -351,8 +361,8 @@ func scaleToLimit(values []int64, limit int64) (scaled []int64, sum int64) {
 		return scaled, sum
 	}
 
-	// Bytes times bytes do not fit into 64 bits, and floating point would lose single cards. whole is the exact
-	// total, left the part of the limit that no value has yet.
+	// A value times the limit, both in bytes, does not fit into 64 bits, and floating point would lose single
+	// cards. whole is the exact total, left the part of the limit that no value has yet.
 	whole := new(big.Int)
 	remainders := make([]*big.Int, len(scaled))
 	left := limit
