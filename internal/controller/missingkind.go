@@ -35,7 +35,8 @@ func SetUpWithKind(host kindHost, kind string, setUp func() error) error {
 	return setUpWithKind(host, kind, build.Wait(10*time.Second), setUp)
 }
 
-// setUpWithKind is SetUpWithKind with an interval at which it looks again for a kind that is missing.
+// setUpWithKind calls setUp now, or, if the kind cannot be used yet, as soon as it can. It looks again each
+// interval.
 func setUpWithKind(host kindHost, kind string, interval time.Duration, setUp func() error) error {
 	missing, err := whatIsMissing(context.Background(), host, kind)
 	if err != nil {
@@ -45,8 +46,8 @@ func setUpWithKind(host kindHost, kind string, interval time.Duration, setUp fun
 		return setUp()
 	}
 
-	// The CRDs may be applied after the operator starts. To fail would crash-loop the other
-	// controllers.
+	// The CRDs may be applied after the operator starts. An error now would end the operator, and with it all
+	// other controllers, again and again.
 	host.GetLogger().Info(missing+". Its controller starts then", "kind", kind)
 	return host.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		err := wait.PollUntilContextCancel(ctx, interval, false, func(ctx context.Context) (bool, error) {

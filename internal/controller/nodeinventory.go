@@ -47,13 +47,16 @@ func NewNodeInventory(informers cache.Informers) *NodeInventory {
 // NeedLeaderElection returns false: every replica answers admission requests.
 func (*NodeInventory) NeedLeaderElection() bool { return false }
 
-// Start watches the nodes, and what else decides which of their resources are cards, until the context ends.
+// Start implements manager.Runnable. Until the context ends it watches the nodes, and what decides which of
+// their resources are cards: the policy, and the ValidatingAdmissionPolicy that keeps the resources of
+// earlier cards.
 func (n *NodeInventory) Start(ctx context.Context) error {
 	var haveSynced []toolscache.InformerSynced
 	for _, w := range []struct {
 		object         client.Object
 		update, remove func(any)
 	}{
+		// What is known from the other two stays when they are deleted.
 		{&corev1.Node{}, n.updateNode, n.deleteNode},
 		{&admissionv1.ValidatingAdmissionPolicy{}, n.rememberResources, nil},
 		{&v1alpha1.ServiceTypePolicy{}, n.updatePolicy, nil},
@@ -70,7 +73,7 @@ func (n *NodeInventory) Start(ctx context.Context) error {
 	if toolscache.WaitForCacheSync(ctx.Done(), haveSynced...) {
 		n.applyChange(func() bool {
 			n.synced = true
-			return true
+			return true // the readers of the inventory can start
 		})
 	}
 

@@ -35,7 +35,8 @@ func (w *StatusWriter[S]) Write(ctx context.Context, status S) (isWritten bool, 
 	key := ThrottleKey(w.Object)
 	switch {
 	case w.Throttle.CacheIsStale(key, w.Object.GetResourceVersion()):
-		// A patch against an outdated status leaves out what changed and changed back.
+		// The cache does not have the last write yet. A patch against an outdated status leaves out what
+		// changed and changed back.
 		return false, max(w.Delay, StaleRetry), nil
 	case equality.Semantic.DeepEqual(*w.Status, status):
 		return false, 0, nil

@@ -111,8 +111,8 @@ func (u *UsageCollector) readObjects(stores objectStores) *countedObjects {
 	}
 }
 
-// countObjects counts what the objects use, and sets the metrics of counting. It needs results of earlier counts: last,
-// and those that the UsageCollector keeps, which it replaces.
+// countObjects counts what the objects use, and sets the metrics of counting. last is the count before this
+// one. The UsageCollector keeps charges and facts of pods from count to count; this replaces them.
 func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inventory, last *usageCount, now time.Time) *usageCount {
 	var queues map[string]queueusage.Usage
 	queues, u.lastCharges = queueusage.CountWithCharges(queueusage.Input{
@@ -134,6 +134,7 @@ func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inve
 	u.metrics.observeBindings(u.facts.NewBindings(read.schedulers), read.serviceTypes)
 	u.metrics.setLastCount(now)
 
+	// Card-seconds are billed by what each pod uses, which the count above has left in the facts of pods.
 	payers := bills{read.owners, read.serviceTypes}
 	billed := u.facts.BilledPods()
 	count := &usageCount{
@@ -147,6 +148,7 @@ func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inve
 		count.bypasses = enforcement.FindBypasses(read.pods, u.lastCharges, inventory, read.schedulers, u.provenance)
 	}
 
+	// Unchanged bypasses keep the groups of the last count. Its queues are nil if this is the first count.
 	count.bypassesChanged = last.queues == nil || !sameBypasses(last.bypasses, count.bypasses)
 	if count.bypassesChanged {
 		count.queueBypasses = enforcement.GroupByQueue(count.bypasses)
@@ -159,18 +161,21 @@ func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inve
 	return count
 }
 
-// changedQueues returns, sorted, the queues whose status may differ by a count from that by the last one, and the
-// delays after which some of them are reconciled. While postponeTotals says so, it gives the count the totals of the
-// last one.
+// changedQueues returns, sorted, the queues whose status may differ between the last count and this one, and
+// the delays after which some of them are reconciled. Where new totals must wait, it puts those of the last
+// count into this one.
 func (u *UsageCollector) changedQueues(read *countedObjects, last, count *usageCount, now time.Time) (changed []string, delays map[string]time.Duration) {
 	// moved are the queues with other numbers of over-allocated cards, turned reports that a card has become
-	// over-allocated or is no longer.
+	// over-allocated or is no longer. Without postponing, one flapping node would rewrite every status each
+	// second.
 	moved, turned := count.totals.ChangedQueues(last.totals)
 	if u.postponeTotals(moved, turned, now) {
 		moved = nil
 		count.totals = last.totals
 	}
 
+	// A status shows the usage of its queue and of the queues below, which of its cards nodes have, and
+	// bypasses. For a card that no node has it suggests others, or cards that no label names yet.
 	sameUnnamed := slices.EqualFunc(last.unnamed, count.unnamed, card.UnnamedCards.Equal)
 	changed = slices.Concat(changedKeys(last.queues, count.queues, queueusage.Usage.Equal), changedSubtrees(last, count),
 		queuesWithCards(changedKeys(last.physical, count.physical, bothOrNone), count.queues, read.quotas),
@@ -179,7 +184,8 @@ func (u *UsageCollector) changedQueues(read *countedObjects, last, count *usageC
 		changed = append(changed, changedKeys(last.queueBypasses, count.queueBypasses, sameBypasses)...)
 	}
 
-	// Numbers of over-allocated cards can wait, unless a card has just become over-allocated or stopped being so.
+	// Queues with nothing but other numbers wait, so that their status writes do not flood the API server. A
+	// card that became over-allocated, or is no longer, shows at once.
 	if !turned {
 		delays = spreadOver(moved, changed)
 	}

@@ -20,7 +20,7 @@ type archive struct {
 	slots   [cardseconds.Slots]slot
 	// months are the sums of the last closed months. Reading them needs the lock of the Keeper.
 	months months
-	// isPartial reports that a slot could not be read when the archive was loaded.
+	// isPartial reports that a slot could not be read, for lack of rights.
 	isPartial bool
 }
 
@@ -45,12 +45,12 @@ func (a *archive) load(ctx context.Context, store objectStore) error {
 	return nil
 }
 
-// readSlot reads which entries a slot has, and adds the months among them to into, if that is not nil. If the operator
-// may not read it, it is to be read again before it is written. into is nil for a slot that is read again: its months
-// are known.
+// readSlot replaces what is known of a slot by what its ConfigMap has, and adds the months among its entries
+// to into. into is nil for a slot that is read again, whose months are in memory already. A slot that the
+// operator may not read is no error: it becomes stale.
 func (a *archive) readSlot(ctx context.Context, store objectStore, i int, into *months) error {
-	// The rights of an earlier version may name fewer ConfigMaps. One that cannot be read must
-	// not stop the others.
+	// A Role of an earlier version may name fewer ConfigMaps. One that the operator may not read must not
+	// stop the others.
 	read, err := store.read(ctx, slotNumber(i))
 	if apierrors.IsForbidden(err) {
 		a.slots[i].isStale = true
@@ -65,7 +65,7 @@ func (a *archive) readSlot(ctx context.Context, store objectStore, i int, into *
 	a.entries.ResetSlot(i)
 	for text, packed := range read.entries {
 		key, isEntry := cardseconds.ParseEntryKey(text)
-		if !isEntry {
+		if !isEntry { // an edit by hand
 			continue
 		}
 
@@ -91,7 +91,8 @@ func (a *archive) keys() []cardseconds.EntryKey {
 // and the sums are stored again in half a minute.
 const maxTries = 3
 
-// write stores an entry in a slot with room. If one cannot be written, the next one is tried.
+// write stores an entry in a slot with room, if no slot has it. If one cannot be written, the next one is
+// tried, up to maxTries. The error is errNoRoom if no slot has room.
 func (a *archive) write(ctx context.Context, store objectStore, key cardseconds.EntryKey, packed []byte) error {
 	if a.entries.Has(key) {
 		return nil
@@ -126,14 +127,15 @@ func (a *archive) write(ctx context.Context, store objectStore, key cardseconds.
 		return nil
 	}
 
-	if len(failures) == 0 {
+	if len(failures) == 0 { // no slot was tried
 		return fmt.Errorf("%w for entry %s", errNoRoom, key)
 	}
 
 	return errors.Join(failures...)
 }
 
-// dropDays removes the entries of all days up to and with last, which the stored parts call dropped, "" for none.
+// dropDays removes the entries of all days up to and with last, "" for none. last must be a day that the
+// header of a stored part calls dropped: a report would otherwise show a removed day as one without use.
 func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseconds.Period) error {
 	var failures []error
 	for i, keys := range a.entries.DaysUntil(last) {
@@ -144,8 +146,8 @@ func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseco
 
 		version, err := store.write(ctx, slotNumber(i), a.slots[i].version, change{entries: removed})
 		if err != nil {
-			// After a failed write only a read tells which days are left, and the version for the
-			// next try.
+			// The write may have been made all the same. Only a read says which days are left, and has the
+			// version for the next try.
 			failures = append(failures, err, a.readSlot(ctx, store, i, nil))
 			continue
 		}
@@ -159,14 +161,15 @@ func (a *archive) dropDays(ctx context.Context, store objectStore, last cardseco
 	return errors.Join(failures...)
 }
 
-// months are the sums of the last months that are closed.
+// months are the sums of the last closed months: by month, then by entry, as each running part has one.
 type months map[cardseconds.Period]map[cardseconds.EntryKey]map[cardseconds.Series]cardseconds.Milli
 
-// keptMonths is how many closed months are kept in memory. Tenants see the last one, and this one may be closed while
-// they still see it.
+// keptMonths is how many closed months are kept in memory: the last one, which tenants see, and this one.
+// This month is closed at its end, when tenants may still see it as this month.
 const keptMonths = 2
 
-// addEntry keeps an entry of a month if it is one of the last keptMonths, and drops older months.
+// addEntry keeps the entry of a month, packed as it is stored, and drops all months but the newest
+// keptMonths. It ignores an entry of an older month, and one that cannot be read.
 func (m *months) addEntry(key cardseconds.EntryKey, packed []byte) {
 	if *m == nil {
 		*m = months{}

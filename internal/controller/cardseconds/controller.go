@@ -94,7 +94,7 @@ type unstoredCounts struct {
 	daysDropped cardseconds.Period
 }
 
-// Setup adds a Keeper to a manager. It runs in the leader.
+// Setup adds a Keeper to a manager, which starts it in the leader.
 func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	k := &Keeper{
 		store: &configMaps{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: options.Namespace},
@@ -104,7 +104,8 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 		namespace: options.Namespace,
 	}
 
-	// A container that restarts keeps its host name, so that alone does not identify a writer.
+	// The identity says who wrote a ConfigMap last. A container that restarts keeps its host name, so a UUID
+	// follows.
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("host name: %w", err)
@@ -140,7 +141,8 @@ func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, usages func(
 	k.counter.begin(inUse, now)
 }
 
-// Start stores the sums until the context ends, and once more then.
+// Start implements manager.Runnable. It stores the sums every storeInterval until the context ends, and once
+// more then.
 func (k *Keeper) Start(ctx context.Context) error {
 	ticker := time.NewTicker(storeInterval)
 	defer ticker.Stop()
@@ -156,8 +158,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 
-		// The context has ended, and with it each call that uses it. The last seconds must still
-		// be stored.
+		// Calls with the context that has ended would fail at once, so the last write gets one of its own.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 
@@ -169,8 +170,9 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// storeSums loads the sums of earlier replicas once, writes the parts that changed, and the days and months that
-// are over. It tries all of them.
+// storeSums loads the sums of earlier replicas once, then writes the running parts that changed, and archives
+// the days and months that are over. A write that fails does not stop the others. But without loading it
+// writes nothing, because a write replaces the whole part.
 func (k *Keeper) storeSums(ctx context.Context) error {
 	if err := k.loadOnce(ctx); err != nil {
 		return err
@@ -180,15 +182,15 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 	var failures []error
 	for i := range parts {
 		failures = append(failures, k.writePart(ctx, i, &parts[i]))
-		if !k.isLoaded { // another replica has them
+		if !k.isLoaded { // writePart found that another replica leads, and dropped all sums
 			return errors.Join(failures...)
 		}
 	}
 
-	// Periods close after the parts are stored, so that an entry never has more than its part
-	// had.
+	// Periods close after their parts are stored: a new leader that finds no entry then finds all sums in the
+	// part.
 	archiveErr := errors.Join(k.closePeriods(ctx), k.archive.dropDays(ctx, k, k.daysDropped))
-	if archiveErr == nil { // each entry is in some slot
+	if archiveErr == nil { // each entry is in some slot, so no refusal by another slot matters any more
 		k.mu.Lock()
 		k.refusals.forgetSlots()
 		k.mu.Unlock()
@@ -197,8 +199,8 @@ func (k *Keeper) storeSums(ctx context.Context) error {
 	return errors.Join(append(failures, archiveErr)...)
 }
 
-// advance sums up until now, gives new sums a part, and returns the parts to store. It notes what has no room, for the
-// metrics and the CardInventory.
+// advance sums up until now, gives new sums a running part, and returns all parts as they should be stored.
+// It records what has no room, for the metrics and the status of the CardInventory.
 func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,8 +218,8 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	parts := k.meter.Texts()
 	for i := range parts {
 		k.hasRows[i] = parts[i].Rows != ""
-		// Nothing is stored of a new part yet. Its age counts from now, or it would look late at
-		// once.
+		// storedUntil is zero for a part that gets its first sum. It counts from now: the metric shows the
+		// earliest time of all parts, and zero would be earliest.
 		if k.hasRows[i] && k.storedUntil[i].IsZero() {
 			k.storedUntil[i] = now
 		}
@@ -226,8 +228,9 @@ func (k *Keeper) advance() [cardseconds.Parts]cardseconds.Part {
 	return parts
 }
 
-// closePeriods writes an entry of each part for each day and month that is over, and notes how many months have no
-// room. A day without room is dropped instead, which the meter records.
+// closePeriods writes an entry of each part for each day and month that is over, and records how many months
+// have no room. It lets the meter record which days are to be dropped: the oldest for lack of room, and those
+// that expired.
 func (k *Keeper) closePeriods(ctx context.Context) error {
 	var failures []error
 	withoutRoom := 0
@@ -243,7 +246,8 @@ func (k *Keeper) closePeriods(ctx context.Context) error {
 	defer k.mu.Unlock()
 
 	k.unstored.months = withoutRoom
-	// The headers of the parts say first that days expire. The archive drops the days that they name.
+	// The meter writes the last expired day into the headers of the parts. Once a header with it is stored,
+	// storeSums drops the entries.
 	if today := cardseconds.DayOf(k.now().UTC()); k.archive.entries.OldestDay() != "" && k.archive.entries.OldestDay() <= cardseconds.ExpiredDay(today) {
 		k.meter.ExpireDays(cardseconds.ExpiredDay(today))
 	}
@@ -273,14 +277,14 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 	packed := k.meter.Entry(key)
 	k.mu.Unlock()
 
-	// A day that is to be dropped only leaves its part.
+	// A day that a stored header calls dropped needs no entry. It only leaves its part.
 	var err error
 	isDropped := key.Period.IsDay() && key.Period <= k.daysDropped
 	if !isDropped {
 		err = k.archive.write(ctx, k, key, packed)
 	}
 
-	// The write above must not have the lock: scrapes and counts would wait for the API server.
+	// Nothing held the lock during the write: scrapes and counts would have waited for the API server.
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -303,9 +307,9 @@ func (k *Keeper) closePeriod(ctx context.Context, key cardseconds.EntryKey) erro
 // are.
 const monthlyUseAge = time.Minute
 
-// MonthlyUse returns the card-seconds of some queues together in this month and in the one before. It is false before
-// the stored sums are loaded and the time in which no replica counted is added, and if something that is stored could
-// not be read.
+// MonthlyUse returns the card-seconds of some queues together in this month and in the one before, at most
+// monthlyUseAge old. It is false while sums are missing: before the stored ones are loaded, before the time
+// in which no replica counted is added, and if the operator may not read something that is stored.
 func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -314,8 +318,8 @@ func (k *Keeper) MonthlyUse(queues ...string) (cardseconds.QueueMonths, bool) {
 		return cardseconds.QueueMonths{}, false
 	}
 
-	// Thousands of views ask within a second, and each sum visits all series. The age is negative after the clock was
-	// set back.
+	// Thousands of LocalCardQuotas ask within a second, and adding up visits all sums. So one result serves
+	// all of them. Its age is negative after the clock was set back.
 	isOld := true
 	if k.monthlyUse != nil {
 		age := k.meter.CountedUntil().Sub(k.monthlyUse.CountedUntil())
@@ -359,7 +363,8 @@ func (*Keeper) Describe(ch chan<- *prometheus.Desc) {
 	ch <- unstoredDesc
 }
 
-// Collect implements prometheus.Collector. What has no room only the leader knows.
+// Collect implements prometheus.Collector. Sums are in thousandths of card-seconds, and the metric in
+// card-seconds. Only the leader shows what has no room, because only it stores sums.
 func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
 	shown := k.counter.shown(k.now())
@@ -381,7 +386,7 @@ func (k *Keeper) Collect(ch chan<- prometheus.Metric) {
 	}
 
 	if isLeader {
-		days := shared.BoolGauge(unstored.daysDropped != "")
+		days := shared.BoolGauge(unstored.daysDropped != "") // 1 if any were dropped
 		for kind, value := range map[string]float64{"sums": float64(unstored.sums), "months": float64(unstored.months), "days": days} {
 			ch <- prometheus.MustNewConstMetric(unstoredDesc, prometheus.GaugeValue, value, kind)
 		}

@@ -26,14 +26,14 @@ type refusal struct {
 	reason metav1.StatusReason
 }
 
-// record records how a write ended, or that reading failed, err. After a conflict the object is read and written again,
-// so a conflict says nothing.
+// record records how a write of ConfigMap i ended, or that a read of it failed: err is nil only after a
+// write.
 func (r *refusals) record(i int, err error, now time.Time) {
 	switch {
 	case err == nil:
 		delete(*r, i)
 		return
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err): // it is read and written again, and only that says more
 		return
 	}
 
@@ -41,8 +41,8 @@ func (r *refusals) record(i int, err error, now time.Time) {
 		*r = refusals{}
 	}
 
-	// A short refusal, such as that of a restarting webhook, is no problem. So the first time
-	// counts.
+	// Only a refusal that lasts, longer than that of a restarting webhook, is a problem. So the time of the
+	// first failure stays.
 	since := now
 	if earlier, isKnown := (*r)[i]; isKnown {
 		since = earlier.since
@@ -83,9 +83,10 @@ func (k *Keeper) write(ctx context.Context, i int, version string, c change) (st
 	return written, err
 }
 
-// StorageProblems returns what keeps card-seconds from being stored. A ConfigMap counts that was refused for
-// refusedTime. That of a running part without sums does not count, because nothing is to be written there. Before the
-// sums are loaded each ConfigMap counts, because until then nothing is stored at all.
+// StorageProblems returns what keeps card-seconds from being stored. A ConfigMap counts once it was refused
+// for refusedTime. That of a running part without sums does not count, because nothing is to be written
+// there. Before the sums are loaded each ConfigMap counts, because until then nothing is stored at all, and
+// what has no room is unknown.
 func (k *Keeper) StorageProblems() cardinventory.Bills {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -71,7 +71,8 @@ func (s *configMaps) read(ctx context.Context, i int) (object, error) {
 // isEmpty reports whether nothing was ever written into a ConfigMap.
 func (o *object) isEmpty() bool { return o.text == "" && o.writer == "" && len(o.entries) == 0 }
 
-// write implements objectStore. It creates a ConfigMap that does not exist.
+// write implements objectStore. It creates the ConfigMap if version is "", which is that of a missing one. c
+// has the text of a running part, or entries of a slot.
 func (s *configMaps) write(ctx context.Context, i int, version string, c change) (string, error) {
 	name := cardseconds.ConfigMapName(i)
 	// A patch needs an object. Creating it empty first lets every later write carry a version.
@@ -83,8 +84,8 @@ func (s *configMaps) write(ctx context.Context, i int, version string, c change)
 		version = created
 	}
 
-	// With the version in the patch the API server refuses it if another replica has written
-	// meanwhile.
+	// With the version in the patch, the API server answers with a conflict if another replica has written
+	// since.
 	fields := map[string]any{"metadata": map[string]string{"resourceVersion": version}}
 	if c.text != nil {
 		fields["data"] = map[string]string{cardseconds.TextKey: *c.text, cardseconds.WriterKey: *c.writer}

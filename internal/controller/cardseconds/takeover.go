@@ -23,10 +23,10 @@ type runningPart struct {
 // maxClaims is how often a part is read again that another replica writes at the same time.
 const maxClaims = 5
 
-// loadOnce loads the sums of earlier replicas once, and claims each running part with a write of its own.
-// A replica that stood still past its lease and goes on cannot write any more then: its sums lack
-// what this replica stores, and count again what this replica counts. A part that cannot be written is
-// claimed later, and only its own sums are not stored meanwhile.
+// loadOnce loads the sums of earlier replicas once, and claims each running part: it writes the part with its
+// own identity. An earlier leader that stood still past its lease and goes on then gets a conflict when it
+// writes. Its sums lack what this replica stores, and count again what this replica counts. A part that
+// cannot be written is claimed later. Only its own sums are not stored meanwhile.
 func (k *Keeper) loadOnce(ctx context.Context) error {
 	if k.isLoaded {
 		return nil
@@ -35,7 +35,7 @@ func (k *Keeper) loadOnce(ctx context.Context) error {
 		return err
 	}
 
-	lacksStored := k.archive.isPartial
+	lacksStored := k.archive.isPartial // the operator may not read a slot
 	for i := range k.parts {
 		isRead, err := k.claimPart(ctx, i)
 		if err != nil {
@@ -56,15 +56,19 @@ func (k *Keeper) loadOnce(ctx context.Context) error {
 	return nil
 }
 
-// loadMeter adds what was read to the meter, and shows it in the metric, where the counters go on. It returns an error
-// for what it cannot read, and loads the rest.
+// loadMeter adds the sums of all parts, which claimPart has read, to the meter, and shows their totals in the
+// metric. Its counters go on where those of the earlier leader ended. It returns an error for what it cannot
+// read, and loads the rest.
 func (k *Keeper) loadMeter() error {
 	var failures []error
+	// The meter knows closed periods before the parts: what it has counted of one meanwhile then goes to the
+	// next one.
 	for _, key := range k.archive.keys() {
 		k.meter.SetClosed(key.Part, key.Period)
 	}
 
-	// Closed periods are known first: what the parts still have of them must not open them again.
+	// A part may still have sums of a period that is in the archive, if the earlier leader ended between both
+	// writes. The meter ignores those.
 	k.counter = counter{}
 	for i := range k.parts {
 		has := func(period cardseconds.Period) bool {
@@ -72,7 +76,7 @@ func (k *Keeper) loadMeter() error {
 		}
 
 		failures = append(failures, k.meter.Load(i, k.parts[i].text, has))
-		read, _ := cardseconds.ParseRunning(k.parts[i].text) // the errors are those of Load
+		read, _ := cardseconds.ParseRunning(k.parts[i].text) // Load has returned the same error
 		k.counter.load(i, read.Rows, k.now())
 		k.storedUntil[i] = read.Header.CountedUntil
 		k.daysDropped = max(k.daysDropped, read.Header.DaysDropped)
@@ -81,9 +85,10 @@ func (k *Keeper) loadMeter() error {
 	return errors.Join(failures...)
 }
 
-// claimPart reads a part and writes it again with the identity of this replica. isRead is false if the operator may not
-// read the part, and then its sums are not loaded. It returns an error if the part cannot be read for another reason,
-// or other replicas write it all the time. It returns none if the part cannot be written: writePart tries that again.
+// claimPart reads a part into k.parts, and writes it again with the identity of this replica. isRead is false
+// if the operator may not read the part, and then its sums are not loaded. It returns an error if the part
+// cannot be read for another reason, or other replicas write it all the time. It returns none if the part
+// cannot be written: writePart tries that again.
 func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) {
 	for range maxClaims {
 		read, err := k.read(ctx, i)
@@ -105,7 +110,8 @@ func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) 
 			continue
 		}
 
-		// A write can succeed and its answer be lost, so the part is read before the next one.
+		// The write may have been made and only its answer lost. So writePart reads the part before it
+		// writes.
 		p.isUncertain = true
 		k.log.Error(writeErr, "Some card-seconds cannot be stored", "part", i)
 		return isRead, nil
@@ -114,12 +120,13 @@ func (k *Keeper) claimPart(ctx context.Context, i int) (isRead bool, err error) 
 }
 
 // writePart writes a part if its sums changed, or if it has sums and was not written for atRest. After a
-// failed write it reads who wrote the part last.
+// write that failed it first reads who wrote the part last. If that is another leader, it drops all sums and
+// returns an error.
 func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) error {
 	p := &k.parts[i]
 	isDue := part.CountedUntil.Sub(k.storedUntil[i]) >= atRest && part.Rows != ""
 	if p.rows == part.Rows && !p.isUncertain && !isDue {
-		k.confirmPart(i, part, false)
+		k.confirmPart(i, part, false) // nothing was written, because the same sums are stored already
 		return nil
 	}
 
@@ -128,9 +135,9 @@ func (k *Keeper) writePart(ctx context.Context, i int, part *cardseconds.Part) e
 		if err != nil {
 			return err
 		}
-		// Another writer is another leader. To write on would overwrite what it has counted. But before this replica
-		// has claimed the part, the writer of the version that it knows is an earlier leader. A ConfigMap that does not
-		// exist, without a version, has no writer.
+		// Another writer is a new leader, and a write would overwrite what it has counted. Only before this
+		// replica has claimed the part, the version that it loaded is by the leader before it. A missing
+		// ConfigMap has version "", and no writer.
 		isTaken := stored.writer != k.identity && (p.isClaimed || stored.version != p.version)
 		if stored.version != "" && isTaken {
 			k.giveUp()

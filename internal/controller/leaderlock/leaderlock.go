@@ -39,6 +39,7 @@ func New(config *rest.Config, namespace string) (*resourcelock.LeaseLock, error)
 		return nil, fmt.Errorf("the lock of the Lease is %T", lock)
 	}
 
+	// client-go's lock panics when it adds its labels to a Lease that has none.
 	lease.Client = leasesWithLabels{lease.Client}
 	return lease, nil
 }

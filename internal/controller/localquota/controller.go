@@ -87,6 +87,8 @@ func addController(ctx context.Context, mgr ctrl.Manager, options Options) error
 		return fmt.Errorf("index LocalCardQuotas by name: %w", err)
 	}
 
+	// Each event, also of a view or a namespace, reconciles the CardQuota. The rate limiter retries soon even
+	// after many errors: one namespace that refuses its view must not delay the others.
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("localcardquota").
 		For(&v1alpha1.CardQuota{}).
@@ -136,13 +138,13 @@ func (r *Reconciler) requestsForNamespace(ctx context.Context, namespace client.
 // +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups=cardquota.dev,resources=localcardquotas/status,verbs=patch
 
-// Reconcile creates the views of a CardQuota, which are its LocalCardQuotas, deletes those in namespaces that it no
-// longer selects, and writes the status of the others. A namespace may refuse its view, for example by a ResourceQuota.
-// The other namespaces do not wait for it.
+// Reconcile creates the views of a CardQuota, which are its LocalCardQuotas, and writes their status. It
+// deletes views in namespaces that it no longer selects, and those of an earlier CardQuota of the same name.
+// A namespace may refuse its view, for example by a ResourceQuota. The other namespaces do not wait for it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	quota := &v1alpha1.CardQuota{}
 	switch err := r.client.Get(ctx, req.NamespacedName, quota); {
-	// Go on with an empty CardQuota: it selects nothing, so all its views are deleted.
+	// It was deleted. An empty CardQuota selects nothing, so all its views are deleted below.
 	case apierrors.IsNotFound(err):
 		quota = &v1alpha1.CardQuota{}
 	case err != nil:
@@ -159,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
-	selected = selected[:min(len(selected), localquota.MaxNamespaces)] // each view costs writes
+	selected = selected[:min(len(selected), localquota.MaxNamespaces)] // because each view costs writes
 	var failures []error
 	existing := map[string]*v1alpha1.LocalCardQuota{}
 	for i := range views.Items {
@@ -177,7 +179,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	result, err := r.updateViews(ctx, quota, selected, existing)
 	if err := errors.Join(append(failures, err)...); err != nil {
-		return ctrl.Result{}, err // a result would be ignored
+		return ctrl.Result{}, err // with an error, controller-runtime ignores a result
 	}
 
 	return result, nil
@@ -188,10 +190,10 @@ func isOwnedBy(view *v1alpha1.LocalCardQuota, quota *v1alpha1.CardQuota) bool {
 	return len(view.OwnerReferences) == 1 && view.OwnerReferences[0].UID == quota.UID
 }
 
-// updateViews creates missing views and writes the status of the others. It looks again after a view
-// was written, until that says what the last count says: a count is no event. Later changes of what
-// waits change the status of the CardQuota, which is an event, as long as that lists all of it and is
-// as new as the count.
+// updateViews creates missing views and writes the status of the others. existing are the views by namespace.
+// A new count of usage causes no event here, so after a write it looks again until the view shows the last
+// count. From then on changes of what waits cause an event by the status of the CardQuota, if that is up to
+// date and lists all of it.
 func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota, selected []string, existing map[string]*v1alpha1.LocalCardQuota) (ctrl.Result, error) {
 	_, usage, counted := r.usage.QueueUsage(quota.QueueName())
 	nextCardHours := r.cardHoursFor(quota)
@@ -221,8 +223,8 @@ func (r *Reconciler) updateViews(ctx context.Context, quota *v1alpha1.CardQuota,
 		result = shared.RequeueWithin(result, again)
 	}
 
-	// Only a list in the CardQuota's status that is complete and has room for one more shows each change of what waits.
-	// Otherwise look again after the interval.
+	// The CardQuota's status shows each change of what waits only while its list is complete and has room for
+	// one more, and its number is that of the count. Otherwise look again after the interval.
 	isListed := max(usage.BlockedTotal, len(usage.Blocked)+1) <= waiting.MaxBlocked && int(quota.Status.BlockedTotal) == usage.BlockedTotal
 	if !isListed && len(selected) > 0 {
 		result = shared.RequeueWithin(result, r.interval)
@@ -261,10 +263,11 @@ func (r *Reconciler) cardHoursFor(quota *v1alpha1.CardQuota) func(view *v1alpha1
 	}
 }
 
-// updateStatus writes a status at most once per interval, and returns when to look again, 0 for not at
-// all. Card-hours that are not due are no reason to write, but each write takes the latest ones.
+// updateStatus writes a status at most once per interval, and returns when to look again, 0 for not at all.
+// hours are the card-hours to show next. They grow all the time, so alone they are a reason to write only
+// when they are due. A write for another reason takes them along.
 func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQuota, status v1alpha1.LocalCardQuotaStatus, hours cardhours.Refresh) (time.Duration, error) {
-	status.CardHours = view.Status.CardHours
+	status.CardHours = view.Status.CardHours // so that only other differences count
 	isDue := hours.IsDue || !equality.Semantic.DeepEqual(view.Status, status)
 	if isDue {
 		status.CardHours = hours.Status
@@ -276,11 +279,11 @@ func (r *Reconciler) updateStatus(ctx context.Context, view *v1alpha1.LocalCardQ
 
 	isWritten, wait, err := writer.Write(ctx, status)
 	switch {
-	case isWritten: // the next count may differ, and is no event
+	case isWritten: // a later count may differ, and causes no event
 		return r.interval, nil
-	case !isDue && wait == 0: // only the card-hours have a next time
+	case !isDue && wait == 0: // the status is up to date until the card-hours are due
 		return hours.Wait, err
-	default:
+	default: // wait is for the next time at which a write is allowed
 		return wait, err
 	}
 }

@@ -17,8 +17,9 @@ type record struct {
 // maxNodes bounds the nodes of a slice. A slice has at most 128 devices.
 const maxNodes = 128
 
-// newRecord reads a ResourceSlice of any version. It returns other objects, such as tombstones, as they are. Of a slice
-// whose driver is for no cards it reads only the driver.
+// newRecord is the transform of the cache: it turns a ResourceSlice of any version into a *record, and
+// returns other objects, such as tombstones, as they are. Of a slice whose driver is for no cards it reads
+// only the driver.
 func newRecord(object any) (any, error) {
 	read, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -34,7 +35,8 @@ func newRecord(object any) (any, error) {
 	kept.slice.Pool, _, _ = unstructured.NestedString(read.Object, "spec", "pool", "name")
 	kept.slice.Generation, _, _ = unstructured.NestedInt64(read.Object, "spec", "pool", "generation")
 
-	// A device may name a node of its own. One that names none, or the node of the slice, adds none.
+	// A slice names one node, or each device names its own. nodes are the names that need not be added any
+	// more.
 	node, _, _ := unstructured.NestedString(read.Object, "spec", "nodeName")
 	nodes := map[string]bool{node: true, "": true}
 	if node != "" {
@@ -49,7 +51,7 @@ func newRecord(object any) (any, error) {
 			fields = basic
 		}
 
-		_, isPart := fields["consumesCounters"]
+		_, isPart := fields["consumesCounters"] // such as one of the possible MIG slices
 		overlaps = overlaps || isPart
 
 		own, _ := fields["nodeName"].(string)
@@ -59,8 +61,8 @@ func newRecord(object any) (any, error) {
 		}
 	}
 
-	// Devices that share counters are alternatives on one chip. Their number says nothing about
-	// cards.
+	// Devices that share counters are alternatives on one chip, so their number says nothing about cards.
+	// Devices is then 0.
 	if !overlaps {
 		kept.slice.Devices = int64(len(devices))
 	}

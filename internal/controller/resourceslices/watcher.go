@@ -123,16 +123,17 @@ func (w *Watcher) servedVersion(ctx context.Context) string {
 	return ""
 }
 
-// watch watches one version until the context ends, or the API server serves it no more.
+// watch watches the ResourceSlices of one version until the context ends, or the API server does not serve it
+// any more. Then it forgets them.
 func (w *Watcher) watch(ctx context.Context, version string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
 	informer := dynamicinformer.NewFilteredDynamicInformer(w.client, resourceIn(version), "", 0, cache.Indexers{}, nil).Informer()
 	onError := func(ctx context.Context, reflector *cache.Reflector, err error) {
-		w.markRead() // without the right to list them, the status must not wait
+		w.markRead() // without the right to list slices, the CardInventory must not wait for them
 		if apierrors.IsNotFound(err) {
-			cancel()
+			cancel() // the version is gone: Start looks for another one
 			return
 		}
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
@@ -154,7 +155,7 @@ func (w *Watcher) watch(ctx context.Context, version string) {
 
 	informer.RunWithContext(ctx)
 
-	// The next version, or no version, brings other objects. Old ones would never be removed.
+	// The next watch reports no deletion of what this one has stored, so old slices would stay for ever.
 	w.applyChange(func() { clear(w.slices) })
 }
 

@@ -27,8 +27,9 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// syncConfigMap renders the scheduler's configuration and writes it if the ConfigMap
-// differs. If none can be rendered, the condition says why, and the ConfigMap stays as it is.
+// syncConfigMap renders the scheduler's configuration from the policy and its base, another ConfigMap, and
+// writes it if the scheduler's ConfigMap differs. live is the latter, nil if there is none. If no
+// configuration can be rendered, the condition of the result says why, and the ConfigMap stays as it is.
 func (r *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigMap) (configResult, error) {
 	ref := policy.BaseFor(r.spec, r.volcanoNamespace)
 	// Watch before reading, so that no change in between is missed.
@@ -38,9 +39,9 @@ func (r *reconciliation) syncConfigMap(ctx context.Context, live *corev1.ConfigM
 		return configResult{}, err
 	}
 
-	r.history.existed = r.history.existed || live != nil // tells a deletion from a first write
+	r.history.existed = r.history.existed || live != nil // a missing ConfigMap that has existed was deleted
 	wanted := policy.RenderConfiguration(r.spec, ref, base, live, r.policy.Status.ConfigHash)
-	if wanted.Text == "" {
+	if wanted.Text == "" { // none can be rendered
 		return configResult{Condition: wanted.Condition}, nil
 	}
 
@@ -60,10 +61,11 @@ func (r *reconciliation) isUpToDate(live *corev1.ConfigMap, wanted policy.Config
 		len(live.OwnerReferences) > 0 && live.OwnerReferences[0].UID == r.policy.UID
 }
 
-// writeConfigMap applies the configuration, also over another manager's change, which it
-// reports in an event.
+// writeConfigMap applies the configuration, also over the change of another client, which it reports in an
+// event. If it corrected such a change a moment ago, it writes nothing and returns errCacheStale.
 func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
-	// displaced reports that another client deleted or changed what the operator wrote, by says which one and how.
+	// displaced reports that another client deleted or changed what the operator wrote. Then by says which
+	// one and how. A text that only the operator wrote differs because the policy or the base changed.
 	by := "another client deleted it"
 	displaced := live == nil && r.history.existed
 	if live != nil && live.Data[policy.ConfigMapKey] != wanted.Text {
@@ -71,8 +73,8 @@ func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 		by += " wrote it"
 	}
 
-	// Two writers that undo each other would reload the scheduler all the time, so corrections
-	// are rare. With this error the next run tries again soon.
+	// Two writers that undo each other would reload the scheduler all the time, so a time must pass between
+	// corrections. With this error the next run tries again soon.
 	if displaced && r.now.Sub(r.history.correctedAt) < minCorrectionInterval {
 		return errCacheStale
 	}
@@ -153,12 +155,13 @@ func (r *reconciliation) syncPriorityClasses(ctx context.Context, wanted []v1alp
 		switch err := r.client.Create(ctx, class, client.FieldOwner(v1alpha1.FieldManager)); {
 		case err == nil:
 			logf.FromContext(ctx).Info("PriorityClass created", "name", class.Name, "value", class.Value)
-		case !apierrors.IsAlreadyExists(err):
+		case !apierrors.IsAlreadyExists(err): // a new one of another owner: the next run finds it in the cache
 			faults = append(faults, fmt.Errorf("create PriorityClass %s: %w", class.Name, err))
 		}
 	}
 
-	// Each reconcile finds the same conflict. It is an event once, and again when it changes.
+	// A conflict is a PriorityClass of another owner with a wanted name. Each reconcile finds it, so it is an
+	// event once, and again when its message changes.
 	for name, message := range plan.Conflicts {
 		if r.history.reportedClasses[name] != message {
 			r.events.Event(r.policy, corev1.EventTypeWarning, v1alpha1.EventPriorityClassKept, message)

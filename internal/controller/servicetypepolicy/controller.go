@@ -103,7 +103,8 @@ var errCacheStale = errors.New("read again")
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-policy-in-force,verbs=get;create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
-// Reconcile writes the configuration first, and then the status, which the queues follow. After the policy was deleted
+// Reconcile writes the scheduler's configuration first, and then the status. The queues of CardQuotas get
+// what the status calls in force, so they never run ahead of the configuration. After the policy was deleted
 // it forgets what it knew of it. The garbage collector deletes the objects.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
@@ -120,7 +121,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 
-	// The status says what the operator has written last, so a decision needs the newest one.
+	// The status has the hash of the configuration that the operator wrote last. An old one would lead to a
+	// wrong decision, so wait until the cache has the operator's own last write.
 	if r.throttle.CacheIsStale(req.Name, object.ResourceVersion) {
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}
@@ -135,18 +137,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// applyAndReport applies the policy and writes the status, also after a failed write:
-// enforcement must be reported in any case.
+// applyAndReport applies the policy and writes the status, also after a failed write of the configuration:
+// whether quotas are enforced must be reported in any case. It returns errCacheStale if the next run has to
+// read again.
 func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error) {
 	live, writeErr := r.readConfigMap(ctx, r.schedulerNamespace, policy.ConfigMapName)
 	if writeErr != nil && !isRefused(writeErr) { // then no status can be written either
 		return ctrl.Result{}, writeErr
 	}
 
+	// What follows replaces the last condition ConfigSynced, but for a policy that is being deleted.
 	var classErr error
 	out := configResult{Condition: conditions.Get(r.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
 	switch {
-	case writeErr != nil: // without the live text nothing can be written; it is reported below
+	case writeErr != nil: // without the present text nothing can be written; reportConfiguration reports it
 	case r.policy.DeletionTimestamp != nil: // the garbage collector deletes the objects
 		if out.Reason == "" {
 			return ctrl.Result{}, nil // deleted before the first run: there is no status to keep
@@ -171,12 +175,12 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 	return result, nil
 }
 
-// reportConfiguration writes the status after the configuration was written, or could not be. live is the
-// ConfigMap as it was before.
+// reportConfiguration writes the status with out, the result of writing the configuration, or with writeErr,
+// the reason why it could not be written. live is the ConfigMap as it was before.
 func (r *reconciliation) reportConfiguration(ctx context.Context, live *corev1.ConfigMap, out configResult, writeErr error) (ctrl.Result, error) {
 	var requeueAfter time.Duration
 	if writeErr != nil {
-		final := isRefused(writeErr)
+		final := isRefused(writeErr) // a retry at once would be refused again, so it waits for RefusedRetry
 		out = configResult{Condition: policy.RefusedCondition(writeErr, final)}
 		if final {
 			requeueAfter = shared.RefusedRetry
@@ -188,7 +192,7 @@ func (r *reconciliation) reportConfiguration(ctx context.Context, live *corev1.C
 		out.hash = r.policy.Status.ConfigHash // the last written text is still in place
 	}
 
-	// What is in force is read from the status, so that is written first.
+	// keepInForce reads from the status what is in force, so the status is written first.
 	result, err := r.updateStatus(ctx, out)
 	if err == nil {
 		err = r.keepInForce(ctx)

@@ -72,24 +72,24 @@ type evidence struct {
 	}
 }
 
-// evaluateEnforcement evaluates whether quotas are enforced. hash is that of the last
-// written configuration, "" for none. notConfigured is why the ConfigMap differs from it,
-// "" if it does not. It runs when the status is built, so that no status reports a
-// configuration as enforced that was just written. While enforcement is unknown the status
-// stays as it was.
+// evaluateEnforcement evaluates whether quotas are enforced: whether the scheduler proves by a heartbeat that
+// it has loaded the configuration with hash, no other scheduler runs, and no pod has bypassed the quotas.
+// hash is that of the last written configuration, "" for none. notConfigured is why the ConfigMap differs
+// from it, "" if it does not. While bypasses were not counted, the result is what the status says already.
 func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceTypePolicy, hash, notConfigured string, now time.Time) (policy.Enforcement, error) {
 	observed := enforcement.Observation{Now: now, Namespace: e.schedulerNamespace, WantedHash: hash, NotConfigured: notConfigured}
 	if err := e.readHeartbeat(ctx, &observed); err != nil {
 		return policy.Enforcement{}, err
 	}
 
-	// A restart of the operator is no new text, so the scheduler gets no more time to load it.
+	// A restart of the operator writes no new text, so the scheduler gets no more time to load it: a text
+	// with the hash in the status is old, and since stays zero.
 	last := &e.remembered
 	if !last.started {
 		last.hash = p.Status.ConfigHash
 	}
 
-	// The scheduler needs time to load a new text, so its age counts from here.
+	// The scheduler gets some time from now to load a new text.
 	if last.hash != hash {
 		last.hash = hash
 		last.since = now
@@ -104,16 +104,15 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 	var counted bool
 	observed.Bypasses, counted = e.bypasses.Bypasses()
 	if !counted {
-		// After a restart nothing is known of bypasses, and that is no reason to change the last
-		// answer.
+		// Bypasses are unknown after a restart of the operator. That alone must not change the condition.
 		if before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced); before.Reason != "" {
 			return policy.Enforcement{Condition: before, Scheduler: p.Status.Scheduler}, nil
 		}
 		return policy.UnknownEnforcement(), nil
 	}
 
-	// No event says that a heartbeat became too old, or who holds the leader Lease, so a time for the next look is
-	// needed.
+	// until is when to look again: no event says that a heartbeat became too old, or who holds the leader
+	// Lease. The leader matters only without a live heartbeat.
 	until := now.Add(leaderPollInterval)
 	if observed.SchedulerAlive() {
 		until = observed.NextCheck()
@@ -148,7 +147,7 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 	if err == nil {
 		report, fault := enforcement.ReadReport(lease)
 		if fault == nil {
-			// What the first evaluation finds may have been there for long, so it has not arrived now.
+			// The first evaluation finds a report of unknown age, so its arrival stays zero.
 			if last.started && !report.At.Equal(last.report) {
 				last.arrived = observed.Now
 			}
@@ -160,20 +159,19 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 		observed.Unreadable = fault.Error()
 	}
 
-	// Without a readable report nothing has arrived, and an earlier time must not count for the
-	// next one.
+	// There is no readable report. The time of an earlier one must not count for the next one.
 	last.report = time.Time{}
 	last.arrived = time.Time{}
 	return nil
 }
 
-// findOtherSchedulers writes to observed the pods with the label of the stock scheduler, sorted by name.
-// Only pods in the two namespaces count: a tenant's pod with that label must not affect
-// enforcement. Our scheduler may have that label, too. So it also writes the owner of the pod that sends the heartbeat,
-// by which our pods are known.
+// findOtherSchedulers writes to observed the pods that may be running with the label of the stock scheduler,
+// sorted by name in each namespace. Only pods in the namespaces of our scheduler and of Volcano count: a
+// tenant's pod with that label must not affect enforcement. Our scheduler may have that label, too. So it
+// also writes the owner of the pod that sends the heartbeat: pods with this owner are ours.
 func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcement.Observation) error {
-	// The owner of a new leader is unknown until its pod is found. It is remembered when that is
-	// gone.
+	// The owner is unknown until the pod that sends the heartbeat is found. It stays known after that pod is
+	// gone, until another one sends the heartbeat.
 	last := &e.remembered
 	if observed.Heartbeat != nil && last.identity != observed.Heartbeat.Identity {
 		last.identity = observed.Heartbeat.Identity
@@ -205,8 +203,9 @@ func (e *evidence) findOtherSchedulers(ctx context.Context, observed *enforcemen
 	return nil
 }
 
-// readLeader reads the holder of the leader Lease, nil for none and for an unreadable
-// Lease: then the heartbeat decides.
+// readLeader reads which scheduler holds the leader Lease of Volcano's schedulers. It returns nil for none,
+// and if the Lease cannot be read or has no time of its end: then enforcement is judged by the heartbeat
+// alone.
 func (e *evidence) readLeader(ctx context.Context) *enforcement.Leader {
 	lease := &coordinationv1.Lease{}
 	if e.live.Get(ctx, client.ObjectKey{Namespace: e.schedulerNamespace, Name: leaderLease}, lease) != nil {

@@ -64,8 +64,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("create client: %w", err)
 	}
 
-	// The base follows the policy, and the rendered ConfigMap never moves. Both watches share one
-	// channel.
+	// The policy names its base, the ConfigMap that it is merged into, so that watch changes with the policy.
+	// The rendered ConfigMap has one name. Both watches signal on one channel.
 	base := configMapWatch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), changes: make(chan event.TypedGenericEvent[string]), parent: ctx, stop: func() {}}
 	rendered := base
 	rendered.watchConfigMap(types.NamespacedName{Namespace: options.SchedulerNamespace, Name: policy.ConfigMapName})
@@ -94,6 +94,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 	}
 
+	// There is one policy, and each event below reconciles it. onChange handles objects, onSignal channels.
 	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName)
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").

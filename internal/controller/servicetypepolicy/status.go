@@ -14,8 +14,9 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// updateStatus writes the status if it changed, or requeues if the last write was less than a second ago. It requeues
-// for the next look at enforcement, too.
+// updateStatus writes the status if it changed, or requeues if the last write was less than
+// shared.StatusInterval ago. out is the result of writing the configuration. It requeues for the next look at
+// enforcement, too.
 func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
 	input := policy.StatusInput{Policy: r.policy, Sync: out.Condition, Hash: out.hash, Now: r.now}
 
