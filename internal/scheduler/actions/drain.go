@@ -96,10 +96,13 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 	return tasks
 }
 
-// evictJob evicts pods of a job, and records on its PodGroup by which stop policy and what becomes of the job. The
-// pods of a Volcano job are recreated, unless the job's own policy decides about evicted pods.
+// evictJob evicts pods of a job, and records an event on its PodGroup: that the stop policy of queue by
+// drains it, and what becomes of the job. The pods of a Volcano job are recreated, unless the job's own
+// policy decides about evicted pods.
 func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
-	statement := framework.NewStatement(d.plugin.Volcano) // never committed: Evictions writes to the pods
+	// The statement releases the pods in this session. It is never committed, because Evictions writes to the
+	// pods.
+	statement := framework.NewStatement(d.plugin.Volcano)
 	for _, task := range tasks {
 		if err := statement.Evict(task, DrainName); err != nil {
 			klog.ErrorS(err, "Pod could not be evicted", "pod", klog.KObj(task.Pod))
@@ -110,6 +113,8 @@ func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID
 	recreated := d.evictions.Evict(d.plugin.Evictions, tasks, DrainName)
 	klog.InfoS("Job is drained", "job", klog.KRef(job.Namespace, job.Name), "pods", len(tasks), "recreated", recreated, "queue", job.Queue, "stopPolicyOf", by)
 
+	// vcjob is "" if no Volcano job owns the pods. Another controller, such as that of a Job, then starts new
+	// ones.
 	then := "what is started in their place waits until stopPolicy is None"
 	switch {
 	case vcjob != "" && !recreated:

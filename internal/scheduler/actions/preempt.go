@@ -28,8 +28,9 @@ func NewPreempt(shared *Shared) *Preempt {
 // Evictor returns the evictor that Volcano's cache must use.
 func (p *Preempt) Evictor() *cardreclaim.Evictor { return p.evictor }
 
-// Execute evicts pods for others of their queue or of their job. While cardreclaim rests after a long search it only
-// completes evictions of gangs: a job takes cards of other queues before it takes those of its own queue.
+// Execute evicts pods for others of their queue or of their job. It searches only once cardreclaim has
+// searched for all jobs: a job takes cards of other queues before it takes those of its own queue. Until
+// then, and while its own searches rest after a long one, it only completes evictions of gangs.
 func (p *Preempt) Execute(ssn *framework.Session) {
 	plugin, ok := p.shared.Cache.PluginFor(ssn.UID)
 	if !ok {
@@ -40,12 +41,13 @@ func (p *Preempt) Execute(ssn *framework.Session) {
 	// A gang must not stay evicted in part, also while the searches rest.
 	p.shared.Search.CompletePartialEvictions(plugin, schedulerconfig.Preempt)
 	searches, ok := p.shared.Preempts.Start(plugin)
-	if !ok {
+	if !ok { // no search in this session
 		return
 	}
 	defer plugin.Evictions.AssumeEvicted()() // until preempt ends, what was evicted before counts as free soon
 	defer searches.End()
 
+	// Volcano's own action searches, which p.Action is, and the plugin collects what it would evict.
 	hooks := preemption.Hooks{PolicyFor: p.shared.Evictions.EvictionPolicyFor, Begin: searches.Begin, MaySearch: searches.MaySearch}
 	for _, tasks := range plugin.Preempt(hooks, func() { p.Action.Execute(ssn) }) {
 		recreated := p.shared.Evictions.Evict(plugin.Evictions, tasks, schedulerconfig.Preempt)

@@ -30,11 +30,11 @@ func (c *Cache) RecordCharge(pod *corev1.Pod, state *PodState, as ChargeKind) {
 
 // updateCharge computes the charge of a pod on a node unless it is up to date, and reports whether it was.
 func (c *Cache) updateCharge(state *PodState, queue, node string) (unchanged bool) {
-	// A charge without an inventory must be computed again.
+	// A pod without chargedInventory is new or was read again, so its charge must be computed.
 	isChargedHere := state.chargedInventory != nil && state.Charge.Queue == queue && state.ChargedNode == node
 	unchanged = isChargedHere && (state.chargedInventory == c.Inventory || c.hasSameCharge(state)) && c.hasSameTreeCharge(state)
 	if !unchanged {
-		last := state.Charge // its card stays if the node has lost its label
+		last := state.Charge // its card stays charged if the node has lost its label
 		if state.ChargedNode != node {
 			last = nil
 		}
@@ -55,9 +55,10 @@ func (c *Cache) updateCharge(state *PodState, queue, node string) (unchanged boo
 }
 
 // hasSameCharge reports whether the charged card is still the one of the node in a new inventory, and then
-// remembers the inventory. When some node changed, it is for most pods.
+// remembers the inventory. A change of one node makes a new inventory, so this spares most pods a new charge.
 func (c *Cache) hasSameCharge(state *PodState) bool {
-	// Charges of several cards are rare, so they are computed again.
+	// Charges of several cards are rare, so they are computed again. So is that of a pod that requests cards
+	// and was charged none, because its node named no card.
 	request := &state.Request
 	charged := state.Charge.Cards
 	if len(request.ExtraResources) > 0 || len(charged) > 1 || (len(charged) == 0) != (request.Count == 0) {
@@ -68,7 +69,8 @@ func (c *Cache) hasSameCharge(state *PodState) bool {
 		name, isKnown := c.Inventory.CardInUseOnNode(state.ChargedNode, request.Resource)
 		_, isOffered := c.Inventory.CardOnNode(state.ChargedNode, request.Resource)
 		isSame := isKnown && name == charged[0].Name && request.Count == charged[0].Count
-		// NotOffered has the charged cards that the node offers no more.
+		// The charge says in NotOffered that the node does not offer the card any more. It must say so now as
+		// well.
 		if !isSame || isOffered != (len(state.Charge.NotOffered) == 0) {
 			return false
 		}

@@ -30,9 +30,10 @@ func (c *Cache) SawThisSession(pod *corev1.Pod) bool {
 	return ok && state.lastSession == c.SessionCount
 }
 
-// refreshPod reads a pod that is new, has changed, or whose request may mean something else now. It keeps the
-// charge of a known pod. A pod is unassigned until the API server shows its node. Then the node is checked for a
-// binding by another scheduler.
+// refreshPod reads a pod that is new, has changed, or whose request may mean something else now, as with
+// other arguments. It keeps the charge of a known pod, which ObservePod's callers compute again. A pod is
+// unassigned until the API server shows its node. At that moment OtherBindings checks whether another
+// scheduler bound it.
 func (c *Cache) refreshPod(pod *corev1.Pod) *PodState {
 	fresh := c.NewPodState(pod)
 	fresh.generation = c.RequestGeneration
@@ -44,7 +45,7 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *PodState {
 		fresh.ChargedNode = old.ChargedNode
 		fresh.ChargedAs = old.ChargedAs
 		fresh.lastSession = old.lastSession
-		// Volcano may have written the node into the same object, but not into a new one of the API
+		// A node that appears in the same object was written by Volcano, and one in a new object by the API
 		// server.
 		fresh.unassigned = old.unassigned && (old.object == pod || fresh.unassigned)
 		fresh.AssumedNodeInvalid = old.AssumedNodeInvalid && old.object == pod
@@ -55,7 +56,7 @@ func (c *Cache) refreshPod(pod *corev1.Pod) *PodState {
 		delete(c.podsByObject, old.object)
 	}
 
-	if !fresh.unassigned { // else Volcano may have set the node, and the pod's creator the annotation
+	if !fresh.unassigned { // before its binding, only the pod's creator can have written the annotation
 		fresh.AnnotatedQueue = workload.ChargedQueue(pod)
 	}
 	c.Pods[pod.UID] = fresh

@@ -19,7 +19,7 @@ func (c *Cache) ForgetQueues(exists func(name string) bool) {
 // unmanaged, the rule for queues without a quota, has changed.
 func (c *Cache) RulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
-	// Volcano changes the state in the same object, so it is compared too.
+	// A changed queue is a new object. Only its state Volcano changes in the same object.
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
 		read := &v1beta1.Queue{ // only what the rules read
 			ObjectMeta: queue.ObjectMeta,
@@ -30,7 +30,7 @@ func (c *Cache) RulesFor(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQu
 			Status: v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
 		}
 
-		rules := workload.QueueRulesFor(read, unmanaged, known.rules)
+		rules := workload.QueueRulesFor(read, unmanaged, known.rules) // nil for a new queue
 		known = cachedQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: &rules}
 		c.queues[queue.Name] = known
 	}

@@ -18,8 +18,8 @@ type Sync struct {
 }
 
 // IsAwaited reports whether nothing may be decided yet, because no session so far had every object, and logs
-// what is missing. It waits no longer than cacheSyncTimeout. missing names an object that the session lacks, ""
-// for none.
+// what is missing. It is false for ever once a session had all, or after cacheSyncTimeout. missing names an
+// object that the session lacks, "" for none.
 func (s *Sync) IsAwaited(missing func() string, now time.Time) bool {
 	if s.Synced {
 		return false

@@ -15,14 +15,15 @@ import (
 // averages are over half an hour.
 const observationInterval = 10 * time.Second
 
-// LoadTree puts the queues into their tree. Each queue gets rules with the amounts that count, and the refusal
-// that the tree gives it: it changes rules. A tree is resolved again only when a queue changed. owners give the
-// service type of pods that name none. It returns what is wrong with the tree.
+// LoadTree puts the queues into their tree. In rules it replaces the rules of each queue by those in the
+// tree: with the amounts that count there, and with the refusal of a queue that takes no work because of its
+// place. A tree is resolved again only when a queue changed. owners give the service type of pods that name
+// none. It returns what is wrong with the tree.
 func (c *Cache) LoadTree(rules map[api.QueueID]*workload.QueueRules, owners servicetype.OwnerKinds) []treeNotice {
 	t := &c.Tree
 	c.observeBorrowing(owners)
-	isSame := !t.IsFlat() // whether the tree is as it was resolved, so far
-	count := 0
+	isSame := !t.IsFlat() // whether the queues so far leave the tree as it was resolved
+	count := 0            // the queues but root
 	if t.queues == nil {
 		t.queues = make(map[api.QueueID]*resolvedQueue, len(rules))
 	}
@@ -100,7 +101,7 @@ func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
 	t.Tree = quota.ResolveTree(written)
 	t.Version++
 	c.Ledger.SetTree(t.Tree)
-	t.nodes = nil // the ledger has no inventory now, so SetInventory must set it
+	t.nodes = nil // SetTree made a new root without inventory, so SetInventory must set it
 	t.notices = nil
 
 	t.Selectors = map[api.QueueID][]api.QueueID{}

@@ -23,9 +23,9 @@ import (
 // priority, then the one with the smaller dominant share for its weight. Of equal priority, one with a job that
 // runs below its minimum is first until that was tried. In a tree it compares what the queues deserve and borrow.
 //
-// In a tree allocate places all pods that need not borrow before those that must, whatever this order. In the
-// second run queues below what they deserve come first: their jobs that need not borrow may have waited behind
-// one that must.
+// In a tree allocate runs twice: it places all pods that need not borrow before those that must, whatever
+// this order. In the second run queues below what they deserve come first: their jobs that need not borrow
+// may have waited behind one that must.
 func (a *allocation) queueOrder(l, r any) int {
 	left := l.(*api.QueueInfo)
 	right := r.(*api.QueueInfo)
@@ -61,14 +61,15 @@ func (a *allocation) weightedShare(queue *api.QueueInfo) float64 {
 // allocatable checks a pod before Volcano looks for a node: some card of its request, and its
 // CPU and memory, must fit the quota.
 func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
-	// A step of a tree hides the jobs of other queues while Volcano lists jobs. From here on Volcano needs all of them.
-	// The hook overused gives them back before, unless enabledOverused is off.
+	// In a tree a step of allocate shows Volcano only one job while it lists jobs. From here on Volcano needs
+	// all of them, so begin gives them back. The hook overused has done so already, unless enabledOverused is
+	// off.
 	a.step.begin(a)
 	r, known := a.CheckInputFor(task)
-	if !known {
+	if !known { // the job is not in this session
 		return false
 	}
-	// Preempt asks about one node, and other rules hold there.
+	// Preempt asks about one node, after the evictions that it tries there.
 	if isAllocatable, isTried := a.preemption.AllocatableInAttempt(r); isTried {
 		return isAllocatable
 	}
@@ -83,8 +84,8 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 		return true
 	}
 
-	// A job that waits for quota, or for quota that is kept for others, keeps its reservation. Only other reasons
-	// end it after a time.
+	// The reservation of an enqueued job ends after a time in which it found no place. A job that waits for
+	// quota, or for quota that is kept for others, keeps it: that time begins again.
 	if a.waitsForQuota(r.Job, r.Request) || a.kept.CheckKeptQuota(r) != nil {
 		a.Cache.Reservations.RestartWait(r.Job.PgUID, a.Now())
 	}
@@ -93,11 +94,12 @@ func (a *allocation) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 	return false
 }
 
-// waitsForQuota reports whether a pod waits for others to release quota: it has no room for the pod, also if what this
-// session gave the pod's own job did not count. A pod that exceeds the whole quota, as if the queue used nothing, does
-// not wait for it: no released card helps it.
+// waitsForQuota reports whether a pod waits for others to release quota: there is none left for it on any of
+// its cards, even if what this session gave to its own job did not count. A pod that would not fit if the
+// queue used nothing, and others only what they are guaranteed, does not wait: no released card helps it.
 func (a *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) bool {
-	// Enqueue lets such a pod pass, because it may spread the cards of one pod over several names.
+	// A job with such a pod can be enqueued all the same, where the cards of one request are matched with
+	// several names.
 	if !a.Ledger.Fits(string(job.Queue), request.OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}) {
 		return false
 	}
@@ -113,15 +115,15 @@ func (a *allocation) waitsForQuota(job *api.JobInfo, request *workload.Request) 
 
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
 		insufficient := a.Ledger.Check(string(job.Queue), request.On(name), quota.Within{Released: own})
-		// If guarantees refuse the pod and no queue is named, they exceed the inventory. That is no quota, and may
-		// last for ever.
+		// Queue is "" for root, whose limit is the inventory. If guarantees of others leave no room there,
+		// the pod waits for nodes, perhaps for ever, and not for quota.
 		return len(insufficient) == 0 || (insufficient[0].Kind == quota.Guaranteed && insufficient[0].Queue == "")
 	})
 }
 
-// onAllocate charges a task that was allocated or pipelined. It is the last check before the
-// binding: Volcano undoes a placement that exceeds the quota. A task whose eviction failed was
-// placed before and is never refused.
+// onAllocate charges a task that was allocated or pipelined, or whose eviction was undone. It is the last
+// check before the binding: Volcano undoes a placement for which event.Err is set. A task whose eviction was
+// undone had its place before, and is never refused.
 func (a *allocation) onAllocate(event *framework.Event) {
 	task := event.Task
 	status := event.Task.Status
@@ -139,11 +141,13 @@ func (a *allocation) onAllocate(event *framework.Event) {
 	queue := string(job.Queue)
 	state.AssumedNodeInvalid = false // the pod is on the node that its object names, until onDeallocate
 	if status == api.Allocated || status == api.Pipelined {
-		// A charge from before is replaced and the rest of broken gangs is evicted, so neither counts.
+		// What counts as released is an earlier charge of the pod, which is replaced below, and the rest of
+		// gangs that preempt leaves below their minimum, which it will evict.
 		event.Err = a.checkPlacement(task, task.NodeName, a.ReleasedBy(job.Queue, append(a.preemption.TasksToComplete(), task)...))
 	} else { // an eviction is undone
 		queue = a.ChargedQueueFor(state, job, a.HasQueue(queue), task.NodeName)
-		// This undoes the evictions of the rest of its gang, for each of which Volcano calls this hook.
+		// At the end, because it undoes the evictions of the rest of the gang, and Volcano calls this hook
+		// for each.
 		defer a.preemption.UndoEviction(task)
 	}
 
@@ -151,7 +155,7 @@ func (a *allocation) onAllocate(event *framework.Event) {
 		event.Err = a.victims.CheckConflicts(task, node) // Volcano's preempt does not check it on a node that needs no eviction
 	}
 
-	// A refused placement is charged too: Volcano takes it back through onDeallocate, or keeps it.
+	// A refused placement is charged too: Volcano either undoes it, with a call of onDeallocate, or keeps it.
 	a.Cache.ChargePod(task.Pod, state, queue, task.NodeName, cache.ChargedAsUsed)
 	a.Ledger.EndKeeping(string(task.UID)) // the charge replaces the quota that was kept for the pod
 }
@@ -171,8 +175,8 @@ func (a *allocation) checkPlacement(task *api.TaskInfo, node string, released qu
 	return nil
 }
 
-// onDeallocate releases the charge of a task. An evicted pod releases its quota at once, and
-// its cards when it has ended.
+// onDeallocate releases the charge of a task that was evicted, or whose placement is undone. An evicted pod
+// releases its quota at once. Its cards count as terminating until it has ended.
 func (a *allocation) onDeallocate(event *framework.Event) {
 	task := event.Task
 	state := a.Cache.ObservePod(event.Task.Pod)
@@ -186,7 +190,7 @@ func (a *allocation) onDeallocate(event *framework.Event) {
 
 	if task.Status != api.Releasing { // a placement is undone
 		a.Cache.ReleasePod(state)
-		a.kept.KeepAgain(task.UID)
+		a.kept.KeepAgain(task.UID) // the quota that was freed for the pod
 		return
 	}
 

@@ -9,9 +9,9 @@ import (
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
-// allocate runs Volcano's action allocate, which execute is. In a tree it takes the queues in their order, and
-// no pod borrows before the pods that need not borrow: their queue would take the cards back at once. If all
-// waiting pods must borrow, one run is enough.
+// allocate runs Volcano's action allocate, which execute is. In a tree it takes the queues in their order,
+// and runs twice: no pod borrows before the pods that need not borrow, whose queue would take the cards back
+// at once. If all waiting pods must borrow, one run is enough.
 //
 // Before each run it finds the jobs for which free cards are kept because they lack more of them. Queues with such
 // a job below its minimum come first.
@@ -19,7 +19,7 @@ func (a *allocation) allocate(execute func()) {
 	a.orderJobsBelowMinimum(a.waiting.Load())
 	defer func() { a.jobsAhead = nil }()
 
-	if !a.IsTree() {
+	if !a.IsTree() { // flat queues borrow nothing
 		execute()
 		return
 	}
@@ -34,6 +34,7 @@ func (a *allocation) allocate(execute func()) {
 	a.allocateInOrder(a.Volcano.Jobs, execute)
 	if borrowers := a.jobsThatMayBorrow(); len(borrowers) > 0 {
 		a.deservedFirst.borrows = true
+		// later are the jobs with a pod that the first run did not try. No free cards are kept for them.
 		a.orderJobsBelowMinimum(a.waiting.Reload(a.deservedFirst.later))
 		a.allocateInOrder(borrowers, execute)
 	}
@@ -72,29 +73,31 @@ func (a *allocation) needNotBorrow(r snapshot.CheckInput) bool {
 	return a.Ledger.Fits(string(r.Job.Queue), r.Request.Request, a.WithinReclaimable())
 }
 
-// leaveToSecondRun reports whether the first of two runs of allocate does not try a pod, because its queue would
-// borrow for it, or a job before it waits to borrow. It records which jobs the second run tries, and the cards
-// with which the first one may place the pod.
+// leaveToSecondRun reports whether the first of two runs of allocate does not try a pod, because its queue
+// would borrow for it, or a job of higher priority in its queue waits to borrow the same card. It records
+// which jobs the second run tries, and the cards with which the first one may place the pod.
 func (a *allocation) leaveToSecondRun(r snapshot.CheckInput) (isLeft bool) {
 	first := a.deservedFirst
 	if first == nil || first.borrows { // one run is enough, or the second one has only such jobs
 		return false
 	}
-	if a.kept.HasPreempted(r) { // cards are kept for it, so it takes none from others
+	if a.kept.HasPreempted(r) { // the cards of the pods that were evicted for it are kept for it
 		return false
 	}
-	if r.Request.Denied != nil { // the checks refuse it, and no pod waits for what it requests
+	if r.Request.Denied != nil { // no run may place it, so no job waits for its cards
 		return false
 	}
 
+	// first.deserved are the cards without borrowing that no job of higher priority waits for. The node
+	// checks read it.
 	deserved := a.appendDeservedCards(first.deserved[:0], r)
 	mustBorrow := len(deserved) == 0
 
 	first.tried = r.Task.UID
 	first.deserved = slices.DeleteFunc(deserved, func(name card.Name) bool { return first.comesLater(r.Job, name) })
 
-	// A pod that finds none of its deserved cards free may use its other cards in the second run. A request
-	// that names no card has none that its queue deserves.
+	// A pod with a card that it may not use now, and that finds none of the rest free, may use all of them in
+	// the second run. A request for cards that names none has no card that the queue deserves.
 	lacksSomeCard := len(first.deserved) < max(1, len(r.Request.Names))
 	if r.Request.Count > 0 && lacksSomeCard {
 		first.borrowers[r.Job.UID] = true
@@ -105,7 +108,8 @@ func (a *allocation) leaveToSecondRun(r snapshot.CheckInput) (isLeft bool) {
 		return false
 	}
 
-	// Jobs of a lower priority wait for a pod that must borrow, and not for one that itself only waits for another.
+	// The pod is left to the second run. If it must borrow, jobs of lower priority wait for it. If it itself
+	// only waits for another one, they wait for that.
 	if mustBorrow {
 		first.recordWaiting(r)
 	}

@@ -138,6 +138,7 @@ func (e *Events) reportPodWithoutPodGroup(pod *corev1.Pod) {
 		return
 	}
 
+	// A write to the API server must not delay the session.
 	if _, isNew := e.messages.currentMessage(pod.UID, refusal); isNew {
 		e.recordRefusal(pod, refusal)
 		go e.messages.setPodUnschedulable(e.Volcano.KubeClient(), pod.DeepCopy(), refusal)

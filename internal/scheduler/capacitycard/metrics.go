@@ -168,9 +168,10 @@ func (s sender) sendGauge(desc *prometheus.Desc, value float64, labels ...string
 	}
 }
 
-// sendMetrics sends the gauges of one queue. A card with quota or usage has the gauges of quota, usage,
-// inqueue and requests, also where they are 0, so that they can be compared. A request for one of several
-// cards has only the latter two, under the label of its cards.
+// sendMetrics sends the gauges of one queue. physical are the cards of all nodes. A card with quota or usage
+// has the gauges of quota, usage, inqueue and requests, also where they are 0, so that they can be compared.
+// A request for one of several cards has only the gauges inqueue and requests, with the label of all its
+// cards.
 func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count) {
 	queue := q.usage.Queue
 	limits := q.usage.Limits
@@ -182,6 +183,7 @@ func (q *queueMetrics) sendMetrics(ch sender, physical map[card.Name]card.Count)
 		used[amount.Name] = amount.Count
 	}
 
+	// By label: what is reserved for enqueued jobs, and what all placed and pending pods request.
 	inqueue := map[string]card.Count{}
 	requested := map[string]card.Count{}
 	for name, count := range used {

@@ -53,9 +53,9 @@ func cardsAreNotStuck(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) 
 	return cardsAreStuck
 }
 
-// cardFits: the pod may run on the node's card, and the quota has room for it. If the quota is
-// full, preemption in the queue may help, unless too many cards are terminating already. While preempt asks
-// whether a node refuses the pod for other reasons, quota is ignored.
+// cardFits: the pod may run on the node's card, and the quota has room for it. Otherwise the reason also says
+// whether evictions on this node may help. With quotaExceeded they may: pods of the queue there can be
+// evicted. While preempt asks whether a node refuses the pod for other reasons, quota is ignored.
 func cardFits(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	if r.Request.Count == 0 {
 		return nodeFits
@@ -73,11 +73,11 @@ func cardFits(c *nodeChoice, r snapshot.CheckInput, node *api.NodeInfo) int {
 	case !c.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{Bound: quota.TerminatingLeft}):
 		return quotaTerminating
 	case c.preemption.IsReclaimer(r.Task):
-		// Cards of other queues do not help if quota is missing. Volcano would stop at such a
-		// node instead of trying the next one.
+		// A reclaimer evicts pods of other queues, which gives it no quota. With quotaExceeded Volcano would
+		// evict them for nothing and try no other node.
 		return quotaExceededForReclaim
 	case c.preemption.IsRunning() && !c.Ledger.Fits(queue, r.Request.On(name).OnlyCards(), quota.Within{Bound: quota.QuotaIfIdle}):
-		// No eviction in the queue makes enough quota. Volcano would stop at such a node, too.
+		// No eviction in the queue makes enough quota, and Volcano would try no other node here either.
 		return quotaExceededForReclaim
 	}
 

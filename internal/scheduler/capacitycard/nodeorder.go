@@ -72,9 +72,9 @@ func (c *nodeChoice) searchFor(task *api.TaskInfo) *nodeSearch {
 	return s
 }
 
-// bestNode chooses among the nodes that Volcano scored: the nominated node, else the highest
-// score among the nodes with the first available alternative. It adds nodes of the pod's gang that Volcano did
-// not look at. nil lets Volcano choose.
+// bestNode chooses among the nodes that Volcano scored: the nominated node, else the highest score among the
+// nodes with the first available alternative. Volcano may have looked only at a sample of the nodes, so
+// bestNode adds nodes with pods of the pod's gang. nil lets Volcano choose.
 func (c *nodeChoice) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	request := c.RequestFor(task)
 	if nominated := c.kept.NominatedAmong(task, scored); nominated != nil && request.Denied == nil {
@@ -89,14 +89,14 @@ func (c *nodeChoice) bestNode(task *api.TaskInfo, scored map[float64][]*api.Node
 	switch {
 	case len(others) == 0:
 		return best
-	case best == nil || !task.InitResreq.LessEqual(best.Idle, api.Zero): // the pod would have to wait there
+	case best == nil || !task.InitResreq.LessEqual(best.Idle, api.Zero): // only on best would the pod wait
 	case len(others) == 1 && len(request.Named.Names()) <= 1 && c.surelyOutscores(task, others[0], best, score):
 		return others[0] // the usual case, without scores of both nodes
 	default:
 		others = append(others, best)
 	}
 
-	// Scores of two calls cannot be compared, so all of these nodes are scored together.
+	// Scores of two calls cannot be compared, so score all of these nodes in one call.
 	if own, _ := c.bestScoredNode(request, util.PrioritizeNodes(task, others, c.Volcano.BatchNodeOrderFn, c.Volcano.NodeOrderMapFn, c.Volcano.NodeOrderReduceFn)); own != nil {
 		return own
 	}
@@ -191,8 +191,8 @@ func podHasNodePreferences(pod *corev1.PodSpec) bool {
 const maxGangNodes = 16
 
 // unsampledGangNodes returns nodes that have pods of the task's job, fit the task now, and are
-// not in Volcano's sample. They are at most maxGangNodes, those with the fewest idle cards
-// first. Otherwise sampling could spread a gang.
+// not in Volcano's sample: without them sampling could spread a gang. They are at most
+// maxGangNodes, those with the fewest idle cards first, which the score prefers.
 //
 // Volcano does not call bestNode for a single node. Usually it then checked all nodes, because
 // it searches until it has minimum-feasible-nodes (100). The exception is a sample in which all
@@ -201,7 +201,7 @@ func (c *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64
 	job, ok := c.Volcano.Jobs[task.Job]
 	sampled := c.percentageOfNodes < allNodes && len(c.Volcano.NodeList) > int(options.ServerOpts.MinNodesToFind)
 	if !ok || !sampled || job.ContainsNetworkTopology() || c.Volcano.NodesInShard.Len() > 0 {
-		return nil // Volcano may check a part of the nodes for other reasons
+		return nil // there is no sample, or Volcano left out nodes for other reasons than sampling
 	}
 	if workload.ConflictOnNode(task.Pod, task.Pod) {
 		return nil // no two pods of the job share a node
@@ -223,8 +223,8 @@ func (c *nodeChoice) unsampledGangNodes(task *api.TaskInfo, lookedAt map[float64
 	return fitting
 }
 
-// unseenGangNodes returns nodes that have pods of a job and have enough idle for a task, but were
-// not looked at.
+// unseenGangNodes returns nodes that have pods of a job and have enough idle for a task, but are not in
+// lookedAt, Volcano's nodes by score.
 func (c *nodeChoice) unseenGangNodes(task *api.TaskInfo, job *api.JobInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	seen := map[string]bool{}
 	for _, nodes := range lookedAt {
@@ -270,7 +270,8 @@ func (c *nodeChoice) prepareScoring(s *nodeSearch) {
 		s.weight *= preferenceFactor // else packing would outweigh what the pod prefers
 	}
 
-	// Pods that conflict with each other never share a node, so packing does not help their gang.
+	// The score prefers nodes of the gang and nodes for all of it. It does not for a pod without a gang, or
+	// one that conflicts with another of its kind: these never share a node.
 	job, ok := c.Volcano.Jobs[s.Task.Job]
 	if !ok || job.MinAvailable <= 1 || s.Request.Count == 0 || workload.ConflictOnNode(s.Task.Pod, s.Task.Pod) {
 		return
@@ -278,7 +279,7 @@ func (c *nodeChoice) prepareScoring(s *nodeSearch) {
 
 	s.gangNodes = c.gangNodeNames(job, s.Request.Resource)
 	missing := int(job.MinAvailable - job.ReadyTaskNum() - job.WaitingTaskNum())
-	if missing > 1 { // the pod itself is one of them
+	if missing > 1 { // the pod itself is one of them, so others are missing too
 		s.gangRests = c.gangRestsByCard(job, s.Request, missing)
 	}
 }
@@ -296,7 +297,7 @@ func (c *nodeChoice) gangNodeNames(job *api.JobInfo, resource corev1.ResourceNam
 
 // gangRestsByCard returns, for each card of a pod's request, what the pending pods of its job request that may use
 // that card. The node order prefers nodes on which they fit, too. missing is how many pods the job lacks for its
-// minimum. Of more pods, as many of average size count.
+// minimum. If more pods than that are pending, it returns what so many pods of average size request.
 func (c *nodeChoice) gangRestsByCard(job *api.JobInfo, request *workload.Request, missing int) map[card.Name]*gangRest {
 	alike := map[string]*gangRest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {

@@ -82,7 +82,8 @@ type Plugin struct {
 	builder *snapshotBuilder
 }
 
-// newPlugin connects the parts of the plugin. They know nothing of the session until OnSessionOpen.
+// newPlugin connects the parts of the plugin. They share s, which OnSessionOpen fills, and keep in the cache
+// what later sessions need.
 func newPlugin(cache *Cache, s *snapshot.Session) *Plugin {
 	p := &Plugin{Session: s, cache: cache}
 	p.Drains = &reclaimrules.Drains{Session: s}
@@ -185,9 +186,9 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	p.cache.metrics.publishSnapshot(p.newMetricsSnapshot(), func(queue string) bool { _, exists := p.QueueRules[api.QueueID(queue)]; return exists })
 }
 
-// newMetricsSnapshot copies the state at the opening of the session. Then ledger and
-// reservations agree. Later in the session a placed pod is in both. Cards that are charged to a queue that does
-// not exist belong to none: they are unowned.
+// newMetricsSnapshot copies what the metrics show. It must run when the session opens: later in the session a
+// placed pod is in the ledger and still in the reservations. Cards that are charged to a queue that does not
+// exist are unowned.
 func (p *Plugin) newMetricsSnapshot() *metricsSnapshot {
 	usages := p.Ledger.Snapshot()
 	pending := p.pendingCards()
@@ -227,7 +228,7 @@ func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	for _, job := range p.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			state, isKnown := p.cache.StateOf(task.Pod) // buildSnapshot saw every pod of a job
-			// A request without names is for cards that no node has.
+			// A refused request has no names, and neither has one for a resource of which no node has cards.
 			if task.SchGated || !isKnown || state.Request.Count == 0 || len(state.Request.Names) == 0 {
 				continue
 			}
@@ -249,13 +250,13 @@ func (p *Plugin) pendingCards() map[api.QueueID][]quota.CardRequest {
 	return all
 }
 
-// OnSessionClose stores what later sessions need and drops the rest.
+// OnSessionClose completes what the session reports, stores what later sessions need, and drops the rest.
 func (p *Plugin) OnSessionClose(*framework.Session) {
 	defer p.cache.metrics.startTimer("close")()
 	p.shortages.statePodShortages()
 	p.cache.openPlugin = nil
 
-	// prePredicate changes Volcano's option for single pods, and the next session must find the user's
+	// prePredicate sets this option of the process for single pods. The next session must find the user's
 	// value.
 	options.ServerOpts.PercentageOfNodesToFind = p.nodes.percentageOfNodes
 

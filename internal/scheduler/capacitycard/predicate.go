@@ -53,8 +53,9 @@ var nodeCodes = map[int]waiting.NodeCode{
 	cardsAwaitedByOthersWithoutVictims: waiting.NodeAwaitedByOthers,
 }
 
-// fitErrorKeyFor returns the key of the fit error of a pod on a node, and which quota it exceeds if that is the reason.
-// The key has only what the message of the reason contains, so that nodes and pods share messages.
+// fitErrorKeyFor returns the key of the fit error of a pod on a node, and which quota it exceeds, nil if that
+// is not the reason. The key has only what the message of the reason contains, so that nodes and pods share
+// messages.
 func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api.NodeInfo) (key fitErrorKey, exceeded *quota.InsufficientQuota) {
 	key.reason = reason
 	switch reason {
@@ -70,7 +71,7 @@ func (c *nodeChoice) fitErrorKeyFor(reason int, r snapshot.CheckInput, node *api
 
 		key.queue = r.Job.Queue
 		key.name, _ = c.Inventory.CardOnNode(node.Name, r.Request.Resource)
-		// cardFits has found it with the same question.
+		// cardFits has only learned that the card does not fit. The same check says which limit it exceeds.
 		if found := c.Ledger.Check(string(key.queue), r.Request.On(key.name).OnlyCards(), within); len(found) > 0 {
 			exceeded = &found[0]
 			key.limit = limitKey{exceeded.Kind, exceeded.Queue, exceeded.Limit, exceeded.GracePeriod}
@@ -113,16 +114,16 @@ func (k fitErrorKey) newStatus(exceeded *quota.InsufficientQuota) *api.Status {
 	return status
 }
 
-// fitError returns the fit error of one node. Volcano adds the node's name, so only the message
-// is shared. exceeded is the quota that is exceeded if that is the reason.
+// fitError returns the fit error of one node, with a message that nodes and pods with the same key share.
+// exceeded is the quota that is exceeded if that is the reason.
 func (c *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fitErrorKey, exceeded *quota.InsufficientQuota) error {
 	cached := c.fitErrors
 	cached.RLock()
 	known, ok := cached.statuses[key]
 	cached.RUnlock()
 
-	// The message has the usage of its first refusal, so it is built again if it was used neither in this session
-	// nor in the one before.
+	// The message has the usage at its first refusal, and keeps that while pods wait. Once a session used it
+	// for no pod, it is built again.
 	if !ok || known.session.Load()+1 < c.Cache.SessionCount {
 		known = &cachedFitError{statuses: []*api.Status{key.newStatus(exceeded)}}
 
@@ -139,11 +140,13 @@ func (c *nodeChoice) fitError(r snapshot.CheckInput, node *api.NodeInfo, key fit
 	return api.NewFitErrWithStatus(r.Task, node, known.statuses...)
 }
 
-// prePredicate starts a node search. Volcano calls it before each search. It sets how many
-// nodes Volcano checks: all for a pod with alternatives, since any node may have its first one,
-// and all for preempt, since a sample may lack the node where no gang must break. It evicts the rest of gangs
-// that the last search broke, and notes whether Volcano's action reclaim searches: its hook, podReclaim.preemptive,
-// has named the pod as the candidate just before. For preempt it refuses a pod for which nothing may be evicted.
+// prePredicate starts the search of a node for a pod. Volcano calls it before each search. It does four
+// things:
+//   - It sets how many nodes Volcano checks: all for a pod with alternatives, since any node may have its
+//     first one, and all for preempt, since a sample may lack the node where no gang must break.
+//   - It evicts the rest of gangs that the last search broke.
+//   - It records whether Volcano's action reclaim searches: just before, that asks podReclaim.preemptive.
+//   - For preempt it refuses a pod for which nothing may be evicted.
 func (c *nodeChoice) prePredicate(task *api.TaskInfo) error {
 	c.events.reportLongSession() // so that no heartbeat expires during a long session
 	options.ServerOpts.PercentageOfNodesToFind = c.percentageOfNodes
@@ -157,7 +160,7 @@ func (c *nodeChoice) prePredicate(task *api.TaskInfo) error {
 	s := c.newSearch(task)
 	c.search.Store(s)
 	c.preemption.BeginSearch(s.CheckInput, c.podReclaim.reclaimerCandidate == task.UID)
-	c.podReclaim.reclaimerCandidate = ""
+	c.podReclaim.reclaimerCandidate = "" // the next search of the pod may be of another action
 
 	if c.preemption.IsRunning() {
 		return c.preemption.CheckPreemptor(task)

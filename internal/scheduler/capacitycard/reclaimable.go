@@ -41,9 +41,10 @@ func (p *podReclaim) preemptive(obj, candidate any) bool {
 	return may
 }
 
-// reclaimable selects the victims among the reclaimees, which are on one node, for a pod of another queue: all
-// that conflict with it, and no more others than the node lacks. It selects none if idle cards suffice or the
-// pod could not run anyway. The second result lets Volcano evict these pods.
+// reclaimable is the hook of Volcano's action reclaim. It selects the victims among the reclaimees, which are
+// on one node, for a pod of another queue: all that conflict with it, and no more others than the node lacks.
+// It selects none if idle cards suffice or the pod could not run anyway. util.Permit, always the second
+// result, lets Volcano evict them.
 //
 // Volcano evicts without regard to quota, service types, queue priorities or benefit. So every rule is here, and no
 // other plugin may be asked besides it.
@@ -116,9 +117,9 @@ const (
 	jobBreaks
 )
 
-// evictionImpacts returns the impact of each eviction on its job, if those before it in the order of
-// candidates happen as well. breaks are those that break a job. Policies of vcjobs on evicted pods do not count,
-// because Volcano's reclaim does not know them.
+// evictionImpacts returns the impact of each candidate's eviction on its job, if the candidates before it are
+// evicted as well. breaks are the candidates whose eviction breaks their job. Policies of vcjobs on evicted
+// pods do not count, because Volcano's reclaim does not know them.
 func (p *podReclaim) evictionImpacts(candidates []*api.TaskInfo) (impacts map[api.TaskID]int, breaks map[api.TaskID]bool) {
 	impacts = map[api.TaskID]int{}
 	breaks = map[api.TaskID]bool{}
@@ -132,6 +133,7 @@ func (p *podReclaim) evictionImpacts(candidates []*api.TaskInfo) (impacts map[ap
 			allowances[job.UID] = allowance
 		}
 
+		// The allowance is how many more pods the job can lose and continue. TakeElastic uses up one.
 		switch {
 		case job.ReadyTaskNum() < job.MinAvailable:
 			impacts[candidate.UID] = jobIsBroken

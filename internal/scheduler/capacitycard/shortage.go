@@ -47,12 +47,14 @@ func (s *shortages) statePodShortages() {
 	}
 }
 
-// stateJobShortages states for the pending pods of one job what the nodes lack.
+// stateJobShortages writes into the fit errors of a job's pending pods what the nodes lack. Volcano tries no
+// pod of a role (a task of a vcjob) once all nodes have refused one. Such a skipped pod gets a text that
+// names the tried one.
 func (s *shortages) stateJobShortages(job *api.JobInfo, fleet *waiting.Fleet) {
 	var skipped, tried []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch fit := job.NodesFitErrors[task.UID]; {
-		case fit == nil || fit == s.events.ownFitErrors[task.UID]: // the plugin has stated why before any node
+		case fit == nil || fit == s.events.ownFitErrors[task.UID]: // no node was tried, or the plugin said why
 		case s.TriedTasks[task.UID]:
 			tried = append(tried, task)
 		case strings.HasSuffix(fit.Error(), skippedWords):
@@ -82,8 +84,8 @@ func (s *shortages) stateJobShortages(job *api.JobInfo, fleet *waiting.Fleet) {
 	}
 }
 
-// shortageOf returns what the nodes lack for a pod, "" if one node has enough cards, or if the queue
-// has no room for them. taken is what pods of the job would take.
+// shortageOf returns as a text what the nodes lack for a pod, "" if one node has enough cards, or if the
+// queue has no quota left for them. taken is what pods of the job would take once their gang is complete.
 func (s *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *waiting.Fleet, taken takenCards) string {
 	request := s.RequestFor(task)
 	if request.Count == 0 {
@@ -98,7 +100,7 @@ func (s *shortages) shortageOf(job *api.JobInfo, task *api.TaskInfo, fleet *wait
 		}
 	}
 
-	if len(names) == 0 {
+	if len(names) == 0 { // no card has quota left, or the request has no card that any node has
 		return ""
 	}
 

@@ -28,7 +28,8 @@ type snapshotBuilder struct {
 }
 
 // buildSnapshot updates the ledger: the limits of every queue, the charges of all placed pods,
-// and the reservations of enqueued jobs.
+// and the reservations of enqueued jobs. The order matters: a charge needs the cards of the nodes
+// and the rules of its queue, and a reservation needs the charges.
 func (b *snapshotBuilder) buildSnapshot() {
 	c := b.Cache
 	c.BeginSession()
@@ -48,7 +49,7 @@ func (b *snapshotBuilder) buildSnapshot() {
 	b.allocation.belowMinimum = map[api.JobID]bool{}
 	b.reserver.Begin()
 
-	var outOfSync []*api.TaskInfo
+	var outOfSync []*api.TaskInfo // the pods that Volcano's job controller is about to delete and recreate
 	for _, job := range b.Volcano.Jobs {
 		allocated, evicting := b.chargeJob(job)
 		outOfSync = append(outOfSync, evicting...)
@@ -58,7 +59,7 @@ func (b *snapshotBuilder) buildSnapshot() {
 		b.reserver.ReserveForJob(job, allocated, !b.AllowsNamespace(string(job.Queue), job.Namespace))
 	}
 
-	// This moves tasks between the indexes that the loop reads.
+	// After the loop, because it moves tasks between the indexes that the loop reads.
 	b.evictions.MarkReleasing(outOfSync)
 	b.chargePodsWithoutJob()
 	b.reserver.ReserveUnreserved() // after all charges: it reserves only what fits beside them
@@ -94,7 +95,7 @@ func (b *snapshotBuilder) chargeJob(job *api.JobInfo) (allocated int, outOfSync 
 				c.ChargePod(task.Pod, state, b.ChargedQueueFor(state, job, queueExists, task.NodeName), task.NodeName, cache.ChargedAsUsed)
 			case status == api.Releasing && b.isTerminatingOn(task.Pod, task.NodeName):
 				c.ChargePod(task.Pod, state, b.ChargedQueueFor(state, job, queueExists, task.NodeName), task.NodeName, cache.ChargedAsTerminating)
-			default: // pending, finished, or its node is gone
+			default: // pending, finished, or terminating on a node that is gone or not ready
 				c.ReleasePod(state)
 			}
 		}
@@ -103,8 +104,8 @@ func (b *snapshotBuilder) chargeJob(job *api.JobInfo) (allocated int, outOfSync 
 	return allocated, outOfSync
 }
 
-// loadQueueRules reads the limits and rules of every queue, and of a tree the place of each queue. What is
-// wrong with a queue becomes an event on it.
+// loadQueueRules reads the limits and rules of every queue, and of a tree the place of each queue. It drops
+// what was reserved and kept in the last session. What is wrong with a queue becomes an event on it.
 func (b *snapshotBuilder) loadQueueRules() {
 	b.QueueRules = make(map[api.QueueID]*workload.QueueRules, len(b.Volcano.Queues))
 	b.NamespaceRefusals = map[snapshot.QueueNamespace]*workload.Refusal{}
@@ -121,7 +122,8 @@ func (b *snapshotBuilder) loadQueueRules() {
 			b.NamespaceLister = factory.Core().V1().Namespaces().Lister()
 		}
 
-		// The pods of a queue state its other refusals. This one is the fault of the queue.
+		// Other refusals are reported on the pods alone. An invalid namespace selector is a fault of the
+		// queue itself.
 		if rules.Refusal != nil && rules.Refusal.Code == workload.CodeInvalidSelector {
 			b.events.recordOnQueue(queue.Queue, notice{rules.Refusal.Reason(), rules.Refusal.Message()})
 		}
@@ -216,14 +218,14 @@ func (b *snapshotBuilder) chargePodsWithoutJob() {
 		state := b.Cache.ObservePod(pod)
 		// Actions evict only pods of jobs, so a tree cannot reclaim it.
 		state.Request.IsUnreclaimable = b.IsTree()
-		// Volcano tried this node in an earlier session and gave it up.
+		// Volcano wrote the node into the pod when it tried it in an earlier session, and gave it up.
 		if state.AssumedNodeInvalid {
 			b.Cache.ReleasePod(state)
 			continue
 		}
 
-		// A pod without PodGroup stays with the queue that was charged last. Its own annotations come
-		// after that.
+		// Without a PodGroup, the queue that was charged last counts before the one in the pod's annotations,
+		// which its owner may change.
 		var last string
 		if state.Charge != nil {
 			last = state.Charge.Queue
