@@ -61,6 +61,7 @@ type groupRecord struct {
 // facts when the requests depend on another inventory or other schedulers now, or when many may be of objects that are
 // gone. The charges of terminating pods stay: once a node is gone, nothing else says which cards they use.
 func (f *PodFacts) beginCount(input *Input) {
+	// nil schedulers are all schedulers, and an empty list is none.
 	isSame := f.inventory == input.Inventory && slices.Equal(f.schedulers, input.Schedulers) && (f.schedulers == nil) == (input.Schedulers == nil)
 
 	// To find facts of deleted pods one by one would cost a look at all facts in each count. Dropping all,

@@ -219,7 +219,7 @@ func (c *counter) countPod(pod *corev1.Pod) {
 	switch {
 	case isAssigned:
 		usage.addCharge(charge)
-	case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace):
+	case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace): // ancestors allow it, too
 		c.countPending(usage, queue, pod, group, facts)
 	}
 }

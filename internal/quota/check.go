@@ -186,7 +186,7 @@ func (c *resourceCheck) checkDeserved() (e exceededLimit, isExceeded bool) {
 // than its guarantee. Evicting what queues use beyond that would not help such a request. What the queue
 // itself uses now does not count.
 func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
-	// guaranteed is the most that the guarantee of one queue of the path so far leaves to this queue.
+	// guaranteed is the most that the guarantee of one queue of the path so far leaves to the requesting queue.
 	guaranteed := int64(0)
 	for at := c.queue; at != nil; at = at.parent {
 		limit := at.limits.Quota(c.resource)
@@ -195,14 +195,14 @@ func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
 			return exceededLimit{at.kindOfQuota(), at, c.count, limit}, true
 		}
 
-		// Others keep their unused guarantees, which never become free for the queue. Below at the queue may
-		// use the unused guarantees of its own path.
+		// Others keep their unused guarantees, which never become free for the queue. It may use those of its
+		// own path below this level.
 		others := max(0, at.unusedBelow[c.resource]-c.queue.ownUnusedBelow(at, c.resource))
 		if isLimited && c.count > max(limit-others, guaranteed) {
 			return exceededLimit{Guaranteed, at, AddSaturating(c.count, others), limit}, true
 		}
 
-		// For the levels above, the queue may use the guarantee of at, less what other queues below at use.
+		// The queue may use the guarantee of this level, less what other queues below the level use.
 		guaranteed = max(guaranteed, at.limits.Guarantee[c.resource]-(at.used.amountOf(c.resource)-c.queue.used.amountOf(c.resource)))
 	}
 
@@ -215,7 +215,7 @@ func (c *resourceCheck) checkIfIdle() (e exceededLimit, isExceeded bool) {
 // A request may use the guarantee of its own queue and ancestors that is unused after the release.
 // Otherwise it must leave all unused guarantees free.
 func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
-	change := int64(0)          // by how much the unused guarantees below at change with request and release
+	change := int64(0)          // by how much the unused guarantees below a level change with request and release
 	changeByRelease := int64(0) // by how much they change with the release alone
 	for at := c.queue; at != nil; at = at.parent {
 		released := at.releasedOf(c.resource, c.released)
@@ -255,9 +255,9 @@ func (c *resourceCheck) checkPath() (e exceededLimit, isExceeded bool) {
 	return e, false
 }
 
-// checkBorrowed checks what a queue of the path borrows once it uses as much as used: nothing for pods from
-// which it could not be reclaimed, and nothing that was just reclaimed from the queue. Root deserves
-// anything.
+// checkBorrowed checks what a queue of the path would borrow: nothing for pods from which it could not be
+// reclaimed, and nothing that was just reclaimed from the queue. used is what that queue would use with the
+// request. Root deserves anything.
 func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLimit, isExceeded bool) {
 	// Most pods can be reclaimed, and most queues may borrow.
 	if (!c.isUnreclaimable && len(at.stopped) == 0) || at.isRoot || at.limits.deservesAny(c.resource) {
@@ -280,9 +280,10 @@ func (c *resourceCheck) checkBorrowed(at *queueLedger, used int64) (e exceededLi
 	return e, false
 }
 
-// checkForOthers checks that a queue of the path, once it uses as much as used, leaves free what is kept for
-// other pods and what other queues are guaranteed. change is by how much the unused guarantees below it
-// change with the request. grown is by how much the request adds to use and unused guarantees together.
+// checkForOthers checks that a queue of the path leaves free what is kept for other pods and what other
+// queues are guaranteed. With the request, used is what that queue would use, and change by how much the
+// unused guarantees below it change. grown is by how much the request adds to use and unused guarantees
+// together.
 func (c *resourceCheck) checkForOthers(at *queueLedger, used, change, grown int64) (e exceededLimit, isExceeded bool) {
 	kept := c.keptForOthers(at)
 	unused := at.unusedBelow[c.resource] + change

@@ -149,7 +149,7 @@ func (c *enqueueCheck) checkStopped() *InsufficientQuota {
 	return nil
 }
 
-// checkBorrowed returns the first limit of the ancestor at, or of the inventory for root, that usage,
+// checkBorrowed returns the first limit of an ancestor, or of the inventory for root, that usage,
 // reservations and the request exceed beside what other queues are guaranteed. It returns nil if all fit.
 func (c *enqueueCheck) checkBorrowed(at *queueLedger) *InsufficientQuota {
 	queue := c.queue // a closure that captured c would move the check to the heap
@@ -206,7 +206,7 @@ func (c *enqueueCheck) checkUnreclaimable() *InsufficientQuota {
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
 	q := l.readQueue(queue)
 	total := card.Count(0)
-	fitsPlainly := len(own) == 0
+	fitsPlainly := len(own) == 0 // with charges, their use must be added to the sums
 
 	for _, wanted := range request.Cards {
 		total = total.Add(wanted.Count)

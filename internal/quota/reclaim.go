@@ -44,7 +44,7 @@ func (l Levels) Limit(level int, requested int64, victimLevel int) int64 {
 // only whether a request fits now.
 func (l *Ledger) MayUseByLevel(queue string, resource Resource) (levels Levels) {
 	q := l.readQueue(queue)
-	own := int64(0) // what the queue may use at the levels below at without using guarantees of other queues
+	own := int64(0) // what the unused guarantees of the path below this level cover, see ownUnused
 	for at := q; at != nil; at = at.parent {
 		may := at.mayUse(q, own, resource)
 		may.Deserved = at.freeDeserved(resource)

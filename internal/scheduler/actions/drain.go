@@ -96,9 +96,9 @@ func drainableTasks(job *api.JobInfo) []*api.TaskInfo {
 	return tasks
 }
 
-// evictJob evicts pods of a job, and records an event on its PodGroup: that the stop policy of queue by
-// drains it, and what becomes of the job. The pods of a Volcano job are recreated, unless the job's own
-// policy decides about evicted pods.
+// evictJob evicts pods of a job, and records an event on its PodGroup: which stop policy drains it, and what
+// becomes of the job. by is the queue with that policy. The pods of a Volcano job are recreated, unless the
+// job's own policy decides about evicted pods.
 func (d *drain) evictJob(job *api.JobInfo, tasks []*api.TaskInfo, by api.QueueID) {
 	// The statement releases the pods in this session. It is never committed, because Evictions writes to the
 	// pods.

@@ -50,7 +50,7 @@ func (p *podReclaim) preemptive(obj, candidate any) bool {
 // other plugin may be asked besides it.
 func (p *podReclaim) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	r, known := p.CheckInputFor(reclaimer)
-	if len(reclaimees) == 0 || !known || p.IsTree() {
+	if len(reclaimees) == 0 || !known || p.IsTree() { // in a tree only the action cardreclaim reclaims
 		return nil, util.Permit
 	}
 
