@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -170,22 +171,22 @@ func inventoryOf(status *v1alpha1.CardInventoryStatus) *card.Inventory {
 }
 
 // inventoryOfPods returns the cards that pods name, as if nodes had them: for a user who may read neither
-// nodes nor the CardInventory. Each resource of a vendor, such as nvidia.com/gpu, may be such a card.
+// nodes nor the CardInventory. Of the resources of a pod it takes for the card one with the name of a card,
+// such as nvidia.com/gpu. Without such a one it may be any resource of a vendor, and the last one counts.
 func inventoryOfPods(pods []*corev1.Pod) *card.Inventory {
 	nodes := map[string]card.Node{}
 	for _, pod := range pods {
-		request, err := card.ParseRequest(pod.Annotations[v1alpha1.AnnotationCardName])
-		if err != nil {
-			continue
-		}
-
+		// An annotation that cannot be read has no names.
+		request, _ := card.ParseRequest(pod.Annotations[v1alpha1.AnnotationCardName])
 		for _, container := range pod.Spec.Containers {
-			for resource := range container.Resources.Requests {
+			for _, resource := range slices.Sorted(maps.Keys(container.Resources.Requests)) {
 				if !strings.Contains(string(resource), "/") {
 					continue
 				}
 				for _, name := range request.Names() {
-					nodes[string(name)] = card.Node{Model: name.Model(), Cards: []card.NodeCard{{Name: name, Resource: resource}}}
+					if found := nodes[string(name)].Cards; len(found) == 0 || !card.LooksLikeCard(found[0].Resource) {
+						nodes[string(name)] = card.Node{Model: name.Model(), Cards: []card.NodeCard{{Name: name, Resource: resource}}}
+					}
 				}
 			}
 		}

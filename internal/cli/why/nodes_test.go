@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -27,10 +26,16 @@ func TestWhyNamesAReasonOnceWithoutTheNodes(t *testing.T) {
 		builder.Pod("lab", "waits").Queue("lab").Card("NVIDIA-H200|").GPUs(1).Unschedulable("").Obj(), // an alternative without a name
 	}
 
-	noNodes := kubectl.Forbid(schema.GroupResource{Resource: "nodes"}, &corev1.NodeList{})
-	execute(t, objects, noNodes, "why -n lab waits").
+	execute(t, objects, kubectl.Forbid(corev1.Resource("nodes"), &corev1.NodeList{}), "why -n lab waits").
 		Prints("Pod lab/waits waits for 1 nvidia.com/gpu in queue lab", "(InvalidRequest)").
 		Lacks("other reasons")
+}
+
+// TestWhyOfATenantCountsCardsAndNoNetworkDevices: pod wide requests 2 H200 and 1 RDMA device. A tenant may
+// read neither nodes nor the CardInventory, and still reads that the pod waits for 2 H200.
+func TestWhyOfATenantCountsCardsAndNoNetworkDevices(t *testing.T) {
+	execute(t, append(kubectl.ClusterWithOneFreeCard(), kubectl.NewPod("wide", "llm", 2).Requests("rdma/hca", "1").Unschedulable("").Obj()),
+		kubectl.ForbidCluster("lab"), "why -n lab wide").Prints("waits for 2 NVIDIA-H200 in queue llm")
 }
 
 // TestWhyOfAPodWithoutCardsNeedsNoNodes: pod tf-ps-0 requests no cards, and all nodes lack CPU for it. A user who may not
