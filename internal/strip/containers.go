@@ -60,7 +60,8 @@ func FoldContainers(pod *corev1.Pod) {
 	spec.InitContainers = sidecars
 	spec.EphemeralContainers = nil
 	spec.Overhead = boundRequests(spec.Overhead)
-	if spec.Resources != nil { // here a request of 0 counts: it replaces the sum of the containers
+	// Here a request of 0 counts, which boundRequests would drop: it replaces the sum of the containers.
+	if spec.Resources != nil {
 		spec.Resources = &corev1.ResourceRequirements{Requests: selectRequests(spec.Resources.Requests, slices.Collect(maps.Keys(spec.Resources.Requests)))}
 	}
 }

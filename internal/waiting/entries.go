@@ -73,27 +73,27 @@ type entrySet map[entryKey]entry
 
 // add counts a pod in the entry of its workload. The entry keeps the earliest time, the first message and the first
 // ancestor by name, so the order of pods does not matter.
-func (s entrySet) add(b entry) {
-	key := entryKey{workloadCard{b.Workload, b.Card}, b.Reason}
+func (s entrySet) add(added entry) {
+	key := entryKey{workloadCard{added.Workload, added.Card}, added.Reason}
 	if had, ok := s[key]; ok {
-		b.Count = int64(card.Count(b.Count).Add(card.Count(had.Count)))
-		if compareMessages(had.Message, b.Message) < 0 {
-			b.Message = had.Message
+		added.Count = int64(card.Count(added.Count).Add(card.Count(had.Count)))
+		if compareMessages(had.Message, added.Message) < 0 {
+			added.Message = had.Message
 		}
 
-		if len(b.helpful) < len(had.helpful) { // a pod with fewer cards fits into what is left of more names
-			b.helpful = had.helpful
+		if len(added.helpful) < len(had.helpful) { // a pod with fewer cards fits into what is left of more names
+			added.helpful = had.helpful
 		}
 
-		if b.ancestor == "" || (had.ancestor != "" && had.ancestor < b.ancestor) {
-			b.ancestor = had.ancestor
+		if added.ancestor == "" || (had.ancestor != "" && had.ancestor < added.ancestor) {
+			added.ancestor = had.ancestor
 		}
 
-		if had.Since.Before(&b.Since) {
-			b.Since = had.Since
+		if had.Since.Before(&added.Since) {
+			added.Since = had.Since
 		}
 	}
-	s[key] = b
+	s[key] = added
 }
 
 // list returns all entries.

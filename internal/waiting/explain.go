@@ -107,6 +107,7 @@ func (e *explainer) explainPending(queue string, all []Pending) entrySet {
 			added.Message = group.cause.Entry.Message
 		}
 
+		// Free cards without quota do not help, and neither do those that other pods of the gang will take.
 		request := pending.Request
 		request.Names = added.helpful
 		request.Taken = group.taken

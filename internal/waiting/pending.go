@@ -136,23 +136,24 @@ func NewPendingGroup(resolver *workload.Resolver, group *v1beta1.PodGroup) (requ
 		return request, nil
 	}
 
-	w := Pending{
+	// The entries of all cards differ only in the card, its count and the request.
+	waits := Pending{
 		Entry:  v1alpha1.BlockedStatus{Workload: workload.ControllerReference(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Message: why.Message},
 		Stated: stated,
 	}
 	if len(request.Cards) == 0 {
-		return request, []Pending{w}
+		return request, []Pending{waits}
 	}
 
 	for _, part := range request.Cards {
-		w.Request = Request{Names: part.Names, Count: part.Count, IsJob: true}
-		w.Entry.Card = card.NewRequest(part.Names...).String()
-		w.Entry.Count = int64(part.Count)
+		waits.Request = Request{Names: part.Names, Count: part.Count, IsJob: true}
+		waits.Entry.Card = card.NewRequest(part.Names...).String()
+		waits.Entry.Count = int64(part.Count)
 		// minResources has a resource and no card names, so its user knows the resource.
 		if _, isWritten := workload.CardRequestAnnotation(group); !isWritten && group.Spec.MinResources != nil {
-			w.Entry.Card = cmp.Or(resourceForCards(resolver.Inventory, part.Names, *group.Spec.MinResources), w.Entry.Card)
+			waits.Entry.Card = cmp.Or(resourceForCards(resolver.Inventory, part.Names, *group.Spec.MinResources), waits.Entry.Card)
 		}
-		pending = append(pending, w)
+		pending = append(pending, waits)
 	}
 
 	return request, pending

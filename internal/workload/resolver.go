@@ -86,8 +86,8 @@ func (r *Resolver) UsageOf(request *Request, pod *corev1.Pod, group *v1beta1.Pod
 func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *quota.Charge) quota.Charge {
 	charge := quota.Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}
 
-	// A resource that no node offers as a card any more stays charged as it was last, until the
-	// pod ends.
+	// A resource that no node offers as a card any more stays charged as it was last, until the pod ends. A
+	// pod without cards has no such resource.
 	if request.Count == 0 {
 		addCandidates(&charge, lastCards(request.Unverified, inv, last), request.Unverified.Count)
 		charge.NotOffered = notOffered(&charge, 0, inv, node, request.Unverified.Resource)

@@ -125,8 +125,7 @@ func (s *state) limitsForbid(units []int) bool {
 	for r, need := range s.neededAmounts() {
 		given := 0.0
 		for i, group := range groups {
-			// Group 0 has no limit, and none is -1. Each other group is that of the limit before its own
-			// number.
+			// Group i is that of limit i-1. Group 0 has no limit: none is -1.
 			given += bound.mostGiven(i-1, group, r)
 			if given >= need*(1-epsilon) {
 				break

@@ -60,8 +60,8 @@ func (s *Selection) addMissingQuota(missing Amounts, queue api.QueueID, request 
 				missing[UnreclaimableQuota(what)] += float64(lack)
 			}
 
-			// What is missing counts as released from now on, so that the next check finds what another
-			// limit lacks.
+			// What is missing counts as released from now on, so that the next check finds what another limit
+			// lacks. What is reused counts so already, and must not count twice.
 			missing[what] += float64(lack - reused)
 			released.Add(chargeOf(insufficient.Of, name, lack, isUnreclaimable))
 			released.Remove(chargeOf(insufficient.Of, name, reused, false))

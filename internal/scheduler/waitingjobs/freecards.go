@@ -241,9 +241,10 @@ func (f *freeCards) leavingTasks(task *api.TaskInfo, node *freeNode, until time.
 // mayTake reports whether a pod may take the named cards of another one beside what it has taken already.
 // taken is that by queue, and mayTake adds the cards to it. In flat queues the service types alone decide.
 //
-// In a tree a pod takes what queues have borrowed, and by the service types what is beyond their guarantee.
-// Each queue on the path counts: the other pod's queue and those above it that are not above the taking pod's
-// own queue. A pod with more cards than its queue has borrowed is taken too, because pods go as a whole.
+// In a tree each queue on the path counts: the other pod's queue and those above it that are not above the
+// taking pod's own queue. None of them loses cards of its guarantee. By the tree a pod takes only from queues
+// that have borrowed. Another pod with more cards than its queue has borrowed is taken too, because pods go
+// as a whole.
 func (f *freeCards) mayTake(task, other *api.TaskInfo, name card.Name, taken map[string]int64) bool {
 	rule := f.rules.ReclaimRule(task, other)
 	count := int64(f.RequestFor(other).Count)

@@ -14,6 +14,7 @@ import (
 // CardQuota as it was, nil for a new one. It refuses what is newly wrong. An error from before that does not grow
 // becomes a warning. An excess is a rule that is broken, and by how much.
 func checkHierarchy(result *Result, quota, before *v1alpha1.CardQuota, proposed writtenTree) {
+	// Priorities are checked in flat queues too.
 	var priorityBefore []excess
 	if before != nil {
 		priorityBefore = priorityExcesses(before, proposed.input.Policy)
