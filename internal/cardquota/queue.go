@@ -6,6 +6,7 @@
 package cardquota
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math"
@@ -105,7 +106,7 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, policy PolicyInput, live *v1beta
 	place.applyTo(spec)
 
 	if serviceType, ok := policy.Types(quota.Spec.ServiceType); ok {
-		priority, _ := policy.priorityOf(quota, serviceType)
+		priority, _ := policy.priorityOf(quota, serviceType) // CutPriority says whether it is cut
 		spec.WithPriority(priority).WithReclaimable(serviceType.Reclaimable)
 	}
 
@@ -173,7 +174,8 @@ func stopAnnotations(quota *v1alpha1.CardQuota, place Placement) map[string]stri
 	return out
 }
 
-// newDesiredQueue returns the fields that every Queue of a CardQuota carries. allocated or parent "" is left out.
+// newDesiredQueue returns the fields that every Queue of a CardQuota carries. allocated or parent "" is left
+// out. The apply changes only the Queue that was read as live, or creates one if live is nil.
 func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated, parent string) DesiredQueue {
 	spec := apply.QueueSpec()
 	config := apply.Queue(quota.QueueName()).WithSpec(spec).WithAnnotations(map[string]string{
@@ -201,8 +203,8 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 		closedByParent = live.Annotations[annotationClosedByParent]
 	}
 
-	// A GitOps tool may mark its objects with the same label, so only an own or a free label is
-	// written.
+	// A GitOps tool may mark its objects with the same label, so only an own or a free label is written.
+	// Likewise the annotation stays as it is where Volcano closed the Queue with its parent.
 	if manager == "" || manager == v1alpha1.FieldManager {
 		config.WithLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.FieldManager})
 	}
@@ -210,8 +212,9 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 		config.WithAnnotations(map[string]string{annotationClosedByParent: notClosedByParent})
 	}
 
-	desired := DesiredQueue{Config: config, WantedParent: parent}
-	desired.ParentManager = otherParentManager(live, parent)
+	desired := DesiredQueue{
+		Config: config, WantedParent: parent, ParentManager: otherParentManager(live, parent),
+	}
 	if desired.ParentManager == "" && parent != "" {
 		spec.WithParent(parent)
 	}
@@ -269,9 +272,11 @@ func capabilityList(quota *v1alpha1.CardQuota) corev1.ResourceList {
 // YieldField drops a field that another manager keeps. It returns false for a field that
 // the operator must own.
 func (d *DesiredQueue) YieldField(c FieldConflict) bool {
+	// A field can have several managers, with a conflict for each. The first one may have emptied the spec.
+	spec := cmp.Or(d.Config.Spec, apply.QueueSpec())
 	switch c.Field {
 	case fieldWeight:
-		d.Config.Spec.Weight = nil
+		spec.Weight = nil
 		d.WeightManager = c.Manager
 	case fieldParent:
 		// Volcano's queue controller only fills in a missing parent, so its root is not a
@@ -279,10 +284,10 @@ func (d *DesiredQueue) YieldField(c FieldConflict) bool {
 		if d.WantedParent != workload.RootQueue && isQueueController(c.Manager) {
 			return false
 		}
-		d.Config.Spec.Parent = nil
+		spec.Parent = nil
 		d.ParentManager = c.Manager
 	case labelField(v1alpha1.LabelManagedBy):
-		d.Config.Labels = nil
+		d.Config.Labels = nil // it has no other label
 	case annotationField(annotationClosedByParent):
 		delete(d.Config.Annotations, annotationClosedByParent)
 	default:
