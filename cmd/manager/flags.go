@@ -58,7 +58,7 @@ func (c *certificateSource) Set(text string) error {
 
 func (c *certificateSource) String() string { return string(*c) }
 
-// parseFlags reads the command line, and sets what depends on other flags.
+// parseFlags reads the command line, sets what depends on other flags, and refuses what it cannot use.
 func parseFlags(args []string) (flags, error) {
 	f := flags{certificates: certificatesOff}
 	set := flag.NewFlagSet("cardquota-manager", flag.ContinueOnError)

@@ -49,6 +49,7 @@ func main() {
 	klog.SetLogger(log) // client-go's own lines come in the same form
 	log.Info("starting", "version", build.Version)
 
+	// Without streams the operator works as well, so it goes on.
 	if err := streamLists(); err != nil {
 		ctrl.Log.Error(err, "a list of all pods takes more memory than their cache")
 	}
@@ -111,7 +112,7 @@ func run(f flags) error {
 		return fmt.Errorf("add nodes: %w", err)
 	}
 
-	guard, err := admissionpolicy.Setup(mgr, nodes, false)
+	guard, err := admissionpolicy.Setup(mgr, nodes, false) // false: the names of controllers must differ
 	if err != nil {
 		return err
 	}
@@ -124,6 +125,8 @@ func run(f flags) error {
 		return err
 	}
 
+	// The conditions of the policy also say which pods bypass the scheduler, and whether the guard refuses
+	// such pods.
 	err = servicetypepolicy.Setup(ctx, mgr, servicetypepolicy.Options{
 		SchedulerNamespace: f.schedulerNamespace, VolcanoNamespace: f.volcanoNamespace, Metrics: metrics.Registry,
 		Bypasses: usageCollector, Guard: guard, InForce: nodes.PolicyInForce,
@@ -170,7 +173,8 @@ func setUpManager(f flags) (ctrl.Manager, *webhookServer, error) {
 	return mgr, webhooks, err
 }
 
-// newManager returns a manager whose replicas elect a leader.
+// newManager returns a manager whose replicas elect a leader. The lock of the election is our own, because
+// its Lease shows the version of the leader.
 func newManager(config *rest.Config, f flags, scheme *runtime.Scheme, webhooks ctrlwebhook.Server) (ctrl.Manager, error) {
 	lock, err := leaderlock.New(config, f.operatorNamespace)
 	if err != nil {
@@ -192,7 +196,7 @@ func newManager(config *rest.Config, f flags, scheme *runtime.Scheme, webhooks c
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
 
-	// The recorder is the manager's, and the manager needs the lock first.
+	// The lock writes events with the recorder of the manager, which needs the lock first.
 	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity())
 	return mgr, nil
 }

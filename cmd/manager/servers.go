@@ -98,8 +98,8 @@ type webhookServer struct {
 	rotator *selfsigned.Rotator
 }
 
-// newWebhookServer returns the webhook server that the flags describe. It reads the authorities of clients also if
-// there is none, so that a wrong file is found.
+// newWebhookServer returns the webhook server that the flags describe. With --webhook-certificates=Off its
+// field server is nil. It reads the authorities of clients also then, so that a wrong file is found.
 func newWebhookServer(f flags) (*webhookServer, error) {
 	w := &webhookServer{flags: f}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -174,8 +174,8 @@ type boundedWebhooks struct {
 	authorities *dynamiccertificates.DynamicFileCAContent
 }
 
-// Start serves the webhooks until ctx ends. Its certificate comes from the source that config has, else from the files
-// of the folder.
+// Start serves the webhooks until ctx ends. The certificate comes from config where the operator signs it,
+// else from the files of the folder.
 func (w *boundedWebhooks) Start(ctx context.Context) error {
 	config := w.config.Clone()
 	if config.GetCertificate == nil {

@@ -20,8 +20,9 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// checkAcceptedByVolcano parses a text with Volcano's own parser and refuses what would end the
-// process: a text that Volcano cannot parse, and arguments of the wrong type.
+// checkAcceptedByVolcano parses a text with Volcano's own parser. It refuses what would end the process: a
+// text that Volcano cannot parse, and arguments of the wrong type. It also refuses arguments of
+// capacity-card that only Volcano's parser reads as wrong ones.
 func checkAcceptedByVolcano(text string) error {
 	_, tiers, _, _, err := scheduler.UnmarshalSchedulerConf(text)
 	if err != nil {
@@ -31,7 +32,9 @@ func checkAcceptedByVolcano(text string) error {
 	var errs []error
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
-			if plugin.Name == schedulerconfig.CapacityCard { // Volcano's parser reads words such as yes and on in another way
+			// The loader validates the arguments as its own parser reads them. Volcano's reads words such as
+			// yes and on as true.
+			if plugin.Name == schedulerconfig.CapacityCard {
 				arguments := maps.Clone(plugin.Arguments)
 				delete(arguments, schedulerconfig.HashArgument) // the loader wrote it, no user
 				if err := snapshot.ValidateArguments(arguments); err != nil {
@@ -113,8 +116,10 @@ func fatalDeviceSharing(arguments map[string]any) []error {
 	return []error{fmt.Errorf("plugin deviceshare: %s exclude each other, leave one", strings.Join(on, " and "))}
 }
 
-// registeredNames returns the actions and plugins that are registered in this process,
-// including the shared objects in pluginsDir, whose files have the names of their plugins.
+// registeredNames returns what a configuration may name: the actions and plugins that are registered in this
+// process. Those of the shared objects in pluginsDir are included, whose files have the names of their
+// plugins. It adds the rules for what is registered and refused all the same, and for arguments of
+// capacity-card.
 func registeredNames(pluginsDir string) schedulerconfig.Known {
 	plugins := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
 	if pluginsDir != "" {

@@ -170,6 +170,7 @@ func (f *flags) complete() error {
 		f.volcano.LeaderElection.ResourceNamespace = namespace
 	}
 
+	// If one of the files is not named, the servers use plain HTTP, and need none of them.
 	if f.volcano.CaCertFile != "" && f.volcano.CertFile != "" && f.volcano.KeyFile != "" {
 		if err := f.volcano.ParseCAFiles(nil); err != nil { // nil: the files are not encrypted
 			return fmt.Errorf("read the serving certificate: %w", err)

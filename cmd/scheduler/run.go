@@ -104,11 +104,12 @@ func run(signalCtx context.Context, flags *flags) error {
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)
 	}
+	// This API server may be older or newer than the Kubernetes that this program is built with.
 	if err := alignFeatureGates(client.Discovery()); err != nil {
 		return err
 	}
 
-	// Kubernetes' scheduler plugins dereference these without looking.
+	// Kubernetes' scheduler plugins dereference these metrics without a check for nil.
 	metrics.InitKubeSchedulerRelatedMetrics()
 
 	recorder, endEvents := newRecorder(client, opt.LeaderElection.ResourceNamespace, commonutil.GenerateComponentName(opt.SchedulerNames))

@@ -113,8 +113,9 @@ func startServer(ctx context.Context, address string, handler http.Handler, conf
 	return nil
 }
 
-// servingCertificate returns nil, for plain HTTP, unless all three files are set (flags
-// --ca-cert-file, --tls-cert-file, --tls-private-key-file).
+// servingCertificate returns the TLS configuration of the servers. It is nil, for plain HTTP, unless all
+// three files are set (flags --ca-cert-file, --tls-cert-file, --tls-private-key-file). As in Volcano, a
+// client needs no certificate, but one that it shows must be of that authority.
 func servingCertificate(opt *options.ServerOption) (*tls.Config, error) {
 	if len(opt.CaCertData) == 0 || len(opt.CertData) == 0 || len(opt.KeyData) == 0 {
 		return nil, nil

@@ -21,13 +21,13 @@ type Inventory struct {
 	lasting []corev1.ResourceName
 	// mappings are those of the Tracker.
 	mappings Mappings
-	// unnamed are the cards that no label names yet.
+	// unnamed are the cards that no label names yet, and those that nodes withhold.
 	unnamed []UnnamedCards
 }
 
-// NewInventory builds an Inventory from nodes by name. A resource that is a card on any node is
-// a card everywhere. known adds resources that were cards before, so that a resource stays a
-// card when its last node leaves.
+// NewInventory builds an Inventory from nodes by name. A resource that is a card on any node is a card
+// everywhere. known adds resources that were cards before, so that a resource stays a card when its last node
+// leaves. A card without a name has its resource in the Inventory, with no names.
 func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventory {
 	inv := &Inventory{
 		nodes:     nodes,
@@ -64,7 +64,9 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 		slices.Sort(resources)
 	}
 
-	inv.unnamed = listUnnamedCards(nodes, nil) // a Tracker adds what only other nodes make cards
+	// A Tracker replaces this list: it has the objects of the nodes, and so knows their resources that are
+	// cards only elsewhere.
+	inv.unnamed = listUnnamedCards(nodes, nil)
 	return inv
 }
 
@@ -235,8 +237,9 @@ func (t *Tracker) Update(node *corev1.Node) bool {
 	return t.recognise(node)
 }
 
-// recognise stores a node with its cards, drops what must be computed again, and reports whether something
-// changed.
+// recognise stores a node with its cards, and reports whether something changed. It drops the results that
+// the change makes wrong: healthy, states and the inventory, which are computed again when they are next
+// read.
 func (t *Tracker) recognise(node *corev1.Node) bool {
 	before, known := t.nodes[node.Name]
 	recognised := Recognise(node, t.mappings)
@@ -247,8 +250,9 @@ func (t *Tracker) recognise(node *corev1.Node) bool {
 	}
 	t.nodes[node.Name] = after
 
-	// While its cards stay, a node can begin to offer a resource that is a card elsewhere only. With
-	// mappings, its labels alone can make one more resource a lasting card.
+	// The cards of a node can stay while its other resources change: it begins to offer one that is a card
+	// only elsewhere (sameOthers). A mapped resource becomes a card by labels, too, and stays one when the
+	// mapping ends (knowsMore); without mappings, such labels change the cards.
 	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
 	sameOthers := known && slices.Equal(t.unlabelledCards(before.object, before.recognised), t.unlabelledCards(node, recognised))
 	knowsMore := (!sameCards || len(t.mappings) > 0) && t.rememberCards(after)

@@ -25,8 +25,7 @@ func Recognise(node *corev1.Node, mappings Mappings) Node {
 		}
 	}
 
-	// Labels decide about the other resources alone, so hide those that a mapping has decided
-	// about.
+	// Labels alone decide about the other resources, so hide those that a mapping has decided about.
 	rest := &corev1.Node{ObjectMeta: node.ObjectMeta}
 	rest.Status.Allocatable = corev1.ResourceList{}
 	for name, quantity := range node.Status.Allocatable {
@@ -35,6 +34,8 @@ func Recognise(node *corev1.Node, mappings Mappings) Node {
 		}
 	}
 
+	// Cards that neither names are withheld: those that are mapped on other nodes only, and those that
+	// the labels would name without mappings.
 	out := recogniseLabels(rest, m.resources)
 	m.withholdUnmapped(&out)
 	m.withholdCandidates(&out)
@@ -118,7 +119,7 @@ func ParseMissingLabel(message string) (label string, ok bool) {
 	return label, ok
 }
 
-// nameOn returns the card name on a node, or why there is none.
+// nameOn returns the card name that the mapping gives to its resource on a node, or why it gives none.
 func (m Mapping) nameOn(node *corev1.Node) (Name, *Anomaly) {
 	model := m.Model
 	labels := node.Labels

@@ -103,7 +103,8 @@ func (e *MappingError) Error() string {
 	return where + ": " + e.Message
 }
 
-// Mistakes returns everything that is wrong with a list of mappings.
+// Mistakes returns everything that is wrong with a list of mappings. A list that is too long is one mistake,
+// so that its entries are not checked.
 func (m Mappings) Mistakes() []*MappingError {
 	if len(m) > MaxMappings {
 		return []*MappingError{{-1, "", fmt.Sprintf("%d entries, at most %d are allowed", len(m), MaxMappings)}}

@@ -14,7 +14,7 @@ var vendorWords = []string{"nvidia", "geforce", "tesla", "quadro", "amd", "insti
 // Nearest returns the known card that a name most probably means, false if none is similar. The case of
 // letters, separators and the words of a vendor do not count: H200 is NVIDIA-H200. Then come cards that
 // have all parts of the name, such as NVIDIA-A100-SXM4-40GB for A100. Then comes the smallest edit distance,
-// if that is at most a third of the length. Last come cards whose parts the name has all.
+// if that is at most a third of the length. Last come cards all of whose parts the name has.
 func Nearest(name Name, known []Name) (Name, bool) {
 	if len(known) == 0 {
 		return "", false

@@ -86,7 +86,7 @@ func recogniseLabels(node *corev1.Node, mapped []corev1.ResourceName) Node {
 	products := slices.DeleteFunc(productLabels(node.Labels), func(p product) bool { return p.isReplaced(node, mapped) })
 	var out Node
 	switch len(products) {
-	case 0:
+	case 0: // no model is known, so what is a card all the same is withheld
 		out.Unnamed = unlabelledCardResources(node)
 		for _, resource := range out.Unnamed {
 			out.Anomalies = append(out.Anomalies, unlabelled(node, resource))
@@ -344,8 +344,9 @@ func (r *nodeRecognition) addCardsOrShares(resource corev1.ResourceName) {
 	r.addCard(name, resource)
 }
 
-// addWholeCards adds the cards under the resource of the type's very name. Where the node offers neither that
-// nor slices or shares, it takes the only resource of the vendor's domain, and withholds several.
+// addWholeCards adds the cards under the resource <vendor>/<type>, whole ones or shares of that name. Where
+// the node offers neither that nor slices or other shares, it takes the only resource of the vendor's domain.
+// If there are several, it withholds all of them.
 func (r *nodeRecognition) addWholeCards() {
 	whole := corev1.ResourceName(r.product.vendor + "/" + r.product.kind)
 	if _, ok := r.node.Status.Allocatable[whole]; ok {

@@ -55,7 +55,7 @@ func ParseRequest(text string) (Request, error) {
 		return Request{}, joinMistakes(wrong)
 	}
 
-	// Only spaces make a text so long that has no other mistake.
+	// Names are bounded in length and number, so only spaces can make a text without other mistakes so long.
 	if len(text) > MaxRequestText {
 		return Request{}, fmt.Errorf("text is %d bytes, at most %d are read", len(text), MaxRequestText)
 	}

@@ -92,8 +92,8 @@ func (l *unnamedList) add(anomaly Anomaly, name Name, node string) {
 	l.cards[at].Nodes = append(l.cards[at].Nodes, node)
 }
 
-// listUnnamedCards groups what nodes offer without a name, or withhold. others are further resources of nodes
-// that are cards elsewhere.
+// listUnnamedCards groups by resource, card and message what nodes offer without a name, or withhold. others
+// has, by node, further resources that are cards elsewhere. The list is sorted, because maps have no order.
 func listUnnamedCards(nodes map[string]Node, others map[string][]Anomaly) []UnnamedCards {
 	var list unnamedList
 	for name, node := range nodes {

@@ -41,9 +41,9 @@ type Refresh struct {
 	Wait time.Duration
 }
 
-// Next returns the card-hours that a view, a LocalCardQuota, shows next. shown are those that it has, view is its
-// namespace and name. Use grows every second, so a view keeps what it shows for an hour, but for the turn of a
-// month.
+// Next returns the card-hours that a view, a LocalCardQuota, shows next. shown are those that it has, nil for
+// none. view is its namespace and name, by which each view has a delay of its own. Use grows every second, so
+// a view keeps what it shows for an hour, but for the turn of a month.
 func Next(shown *v1alpha1.CardHoursStatus, use cardseconds.QueueMonths, view string) Refresh {
 	delay := delayOf(view, refreshSpread)
 	next := Refresh{Status: NewStatus(use), Wait: refreshInterval + delay}
@@ -52,13 +52,13 @@ func Next(shown *v1alpha1.CardHoursStatus, use cardseconds.QueueMonths, view str
 		next.IsDue = true
 	default:
 		age := next.Status.CountedUntil.Sub(shown.CountedUntil.Time)
-		isFromFuture := age < -refreshInterval // the clock was wrong
+		isFromFuture := age < -refreshInterval // the clock was wrong, so the view is corrected now
 		switch {
 		case age < refreshInterval && !isFromFuture: // it stays as it is
 			next.Status = shown
 			next.Wait -= age
 		case hasSameUse(shown, next.Status): // countedUntil alone is no reason for a write
-		case age < refreshInterval+delay && !isFromFuture: // it goes with another write
+		case age < refreshInterval+delay && !isFromFuture: // not due yet, but another write takes it along
 			next.Wait -= age
 		default:
 			next.IsDue = true
@@ -92,7 +92,7 @@ func NewStatus(use cardseconds.QueueMonths) *v1alpha1.CardHoursStatus {
 	}
 }
 
-// newMonth returns the use in a month, in whole hours: at most MaxStatusCards cards, and a summary.
+// newMonth returns the use in a month, in whole card-hours: at most MaxStatusCards cards, and a summary.
 func newMonth(use cardseconds.QueueMonth) v1alpha1.MonthCardHours {
 	var cards []v1alpha1.CardHours
 	for name, amount := range use.Cards {

@@ -139,8 +139,9 @@ func withheldCard(node card.Node, anomaly card.Anomaly) card.Name {
 	return ""
 }
 
-// addUnnamed adds the resources of a node that no label names: those that are cards of other
-// nodes or were cards before, and those that look like cards.
+// addUnnamed adds the resources of a node that no label names. Some are cards of other nodes, or were cards
+// before. Others look like cards, or like the cores of cards without the cards beside them. The number is the
+// capacity where that is more than allocatable, because it can become allocatable.
 func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 	recognised := node.Resources()
 	for resource := range node.Object.Status.Allocatable {
@@ -157,7 +158,7 @@ func (l anomalyList) addUnnamed(node card.TrackedNode, cards *card.Inventory) {
 		case cards.IsCard(resource):
 			origin := "a card of other nodes"
 			effect := "no pod gets it"
-			if !l.recognised[resource] {
+			if !l.recognised[resource] { // it was a card before, and no node has it as one now
 				origin = "which labels of nodes made a card"
 				effect = forgottenAtRestart
 			}
@@ -238,11 +239,11 @@ func (l anomalyList) addUnhealthy(node card.TrackedNode) {
 	}
 }
 
-// offersAnotherForm reports whether a node that offers 0 of a card offers cards of its vendor under
-// another name: slices, shares, or partitions that nothing names. For a while the kubelet keeps the
-// capacity of a resource that a device plugin no longer offers. A node can have several forms at once: one that
-// its labels still say is broken, and not replaced. Labels say nothing about software that shares cards of any
-// vendor, so its resources replace any form.
+// offersAnotherForm reports whether a node that offers 0 of a resource now offers its cards in another form:
+// as slices, shares, or partitions that nothing names. For a while the kubelet keeps the capacity of a
+// resource that a device plugin no longer offers. If the labels of the node still say the form of the
+// resource, it is broken and not replaced: a node can have several forms at once. Labels say nothing about
+// software that shares cards of any vendor, so its resources replace any form.
 func (l anomalyList) offersAnotherForm(node card.TrackedNode, offered card.NodeCard) bool {
 	isSaid := card.LabelsSayForm(node.Object, offered.Resource)
 	recognised := node.Resources()
@@ -361,8 +362,8 @@ func (s *anomalySum) describe(key anomalyKey) v1alpha1.InventoryAnomaly {
 	}
 }
 
-// message says what is wrong, and what to do. Where that depends on the number of cards or on pods, the text of the key
-// does not say it all.
+// message says what is wrong with the given nodes, and what to do. The text of the key says it all, unless it
+// depends on the number of cards or on pods.
 func (s *anomalySum) message(key anomalyKey, nodes []string) string {
 	where := listNames("node", nodes)
 	switch {

@@ -142,7 +142,8 @@ func (b *countBuilder) addOutside() {
 	missing := b.missingQueues()
 	outside := map[types.UID]bool{}
 	for uid, charge := range b.Charges {
-		// If missing has "" alone, all queues exist, which saves a look-up for each pod.
+		// missing always has "", that of pods without a queue. If it has no other, all queues exist, which
+		// saves a look-up for each pod.
 		if len(charge.Cards) == 0 || (charge.Queue != "" && (len(missing) == 1 || !missing[charge.Queue])) {
 			continue
 		}
@@ -202,7 +203,7 @@ func (b *countBuilder) parentQueues() map[string]bool {
 // addQuotas adds the quotas of queues that run work, and what the top level of a tree deserves. In a tree the quota of a
 // parent counts by its children, and what queues deserve is a part of what those above them do.
 func (b *countBuilder) addQuotas() {
-	parents := b.parentQueues()
+	parents := b.parentQueues() // by the Queues; none while they are flat
 	for queue, owner := range b.Owners {
 		if owner.DeletionTimestamp != nil {
 			continue // it grants nothing

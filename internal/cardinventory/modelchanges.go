@@ -78,13 +78,14 @@ func (m *ModelChanges) Update(pods []*corev1.Pod, charges map[types.UID]quota.Ch
 	}
 
 	maps.DeleteFunc(m.pods, func(_ types.UID, model *podModel) bool { return model.count != m.count })
-	m.restored = nil // later pods did not use the cards at the change
+	m.restored = nil // pods that start later did not use the cards when the name changed
 	return changed
 }
 
-// observePod notes by which name the cards of a pod are counted now. It forgets the earlier name when an administrator
-// has mapped cards to other names (isRemapped), unless the name had changed before. It returns nil for a pod of which
-// nothing is known: its node has not named the card yet.
+// observePod notes by which name the cards of a pod are counted now, and returns what is known of the pod. It
+// forgets the earlier name when an administrator has mapped cards to other names (isRemapped), unless the
+// name had changed before. For a pod that is new to this process it takes a change that an earlier one wrote.
+// It returns nil for a pod of which nothing is known: its node has not named the card yet.
 func (m *ModelChanges) observePod(pod *corev1.Pod, charge quota.Charge, isRemapped bool) *podModel {
 	model := m.pods[pod.UID]
 	resource, isNamed := resourceOnNode(m.inventory, pod.Spec.NodeName, charge)

@@ -76,6 +76,7 @@ type offer struct {
 }
 
 // sumOffers adds up what the nodes offer, by card. Cards of nodes that are not ready are in the total only.
+// Cards of cordoned nodes are healthy as well.
 func sumOffers(nodes []card.TrackedNode) map[card.Name]*offer {
 	offers := map[card.Name]*offer{}
 	for _, node := range nodes {
@@ -135,33 +136,33 @@ func orderedNames(offers map[card.Name]*offer, count *Count) []card.Name {
 	return slices.Concat(names, granted, requested)
 }
 
-// newCard returns the entry of a card. o is nil for a card that no node has, c for a card that no
-// quota and no pod names.
-func newCard(name card.Name, o *offer, c *cardCount) v1alpha1.InventoryCard {
-	if o == nil {
-		o = &offer{}
+// newCard returns the entry of a card. offered is nil for a card that no node has, counted for a card that no
+// quota and no pod names. OverAllocatedBy is 0 for a quota within the healthy cards.
+func newCard(name card.Name, offered *offer, counted *cardCount) v1alpha1.InventoryCard {
+	if offered == nil {
+		offered = &offer{}
 	}
-	if c == nil {
-		c = &cardCount{}
+	if counted == nil {
+		counted = &cardCount{}
 	}
 
 	return v1alpha1.InventoryCard{
 		Name:            string(name),
-		Resources:       o.resources[:min(len(o.resources), MaxResources)],
-		Sharing:         o.sharing[:min(len(o.sharing), MaxSharing)],
-		Total:           int64(o.total),
-		Healthy:         int64(o.healthy),
-		Cordoned:        int64(o.cordoned),
-		Allocated:       int64(c.allocated),
-		Quota:           int64(c.granted),
-		Deserved:        int64(c.deserved),
-		OverAllocatedBy: int64(c.granted.Sub(o.healthy)),
-		ServiceTypes:    serviceTypes(c.types),
+		Resources:       offered.resources[:min(len(offered.resources), MaxResources)],
+		Sharing:         offered.sharing[:min(len(offered.sharing), MaxSharing)],
+		Total:           int64(offered.total),
+		Healthy:         int64(offered.healthy),
+		Cordoned:        int64(offered.cordoned),
+		Allocated:       int64(counted.allocated),
+		Quota:           int64(counted.granted),
+		Deserved:        int64(counted.deserved),
+		OverAllocatedBy: int64(counted.granted.Sub(offered.healthy)),
+		ServiceTypes:    serviceTypes(counted.types),
 	}
 }
 
-// serviceTypes returns the sums by service type, sorted by name, without those that are 0. Types
-// beyond the bound are added to those without a type.
+// serviceTypes returns the sums by service type, sorted by name, without those that are 0. Types beyond the
+// bound are added to those without a type, which always have one place of MaxServiceTypes.
 func serviceTypes(types map[string]*typeCount) []v1alpha1.InventoryServiceType {
 	var rest typeCount
 	var out []v1alpha1.InventoryServiceType

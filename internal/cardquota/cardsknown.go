@@ -53,8 +53,8 @@ func UnknownCards(quota *v1alpha1.CardQuota, physical map[card.Name]card.Count) 
 func describeUnknown(unknown []card.Name, physical map[card.Name]card.Count, unnamed []card.UnnamedCards) string {
 	known := slices.Sorted(maps.Keys(physical))
 	var parts []string
-	needsList := false
-	isUnexplained := false
+	needsList := false     // a card has no near one, so the cards that nodes have are listed
+	isUnexplained := false // a card may be one that no label names yet
 	for _, name := range unknown[:min(len(unknown), MaxUnknownCards)] {
 		part := fmt.Sprintf("no node has %s", name)
 		isAboutIt := func(u card.UnnamedCards) bool { return u.Card == name || card.MentionsCard(u.Message, name) }

@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/internal/queueusage"
 )
 
-// setConditions sets every condition. A condition that cannot be determined now stays as it
-// was.
+// setConditions sets every condition, or removes one that does not apply to this CardQuota. A condition that
+// cannot be determined now stays as it was.
 func setConditions(s *v1alpha1.CardQuotaStatus, input StatusInput) {
 	set := func(kind string, c metav1.Condition) {
 		conditions.Set(&s.Conditions, kind, c, input.Quota.Generation, input.Now)
@@ -163,8 +163,8 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, input StatusInput) metav1.Condi
 		return held
 	}
 
-	// A broken path has failed the sync already. Numbers that are not in force still let pods
-	// start.
+	// Of the faults of HierarchyValid only jobs in a parent count here. A fault of the path to the top level
+	// is the reason of input.Sync above. Numbers that are not in force as written still let pods start.
 	switch hierarchy := conditions.Get(s.Conditions, v1alpha1.ConditionHierarchyValid); {
 	case hierarchy.Reason == v1alpha1.ReasonWorkInParent:
 		return conditions.New(no, hierarchy.Reason, "%s", hierarchy.Message)
@@ -198,8 +198,9 @@ type QueueWrite struct {
 	Wait *Wait
 }
 
-// QueueSyncedCondition is condition QueueSynced of a Queue that carries the quota. before
-// is the previous condition: a replaced change stays visible until the spec changes.
+// QueueSyncedCondition is condition QueueSynced after a write of the Queue. It is False while something must
+// still wait (w.Wait). It is True otherwise, and then says what other managers kept, or what of theirs was
+// replaced. before is the previous condition: a replaced change stays visible until the spec changes.
 func QueueSyncedCondition(quota *v1alpha1.CardQuota, before metav1.Condition, w QueueWrite, now time.Time) metav1.Condition {
 	if w.Wait != nil {
 		return conditions.New(metav1.ConditionFalse, w.Wait.Reason, "%s", w.Wait.Message)

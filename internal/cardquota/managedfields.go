@@ -47,8 +47,8 @@ func guaranteeField(key string) string  { return ".spec.guarantee.resource." + k
 // Volcano's apply configurations have no ExtractQueue (v1.14). It would replace InSync alone: the rules below
 // ask which manager owns each field, and a typed Queue does not have a priority of 0 to extract.
 
-// compareFields reports, for every field of an apply configuration, whether the live Queue
-// has its value.
+// compareFields reports, for every field of an apply configuration, whether the live Queue has its value.
+// Other fields have no entry.
 func compareFields(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[string]bool {
 	fields := map[string]bool{}
 	for key, want := range config.Annotations {
@@ -143,8 +143,9 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 	ours := managersByField(live.ManagedFields, isOwnApply)
 	theirs := managersByField(live.ManagedFields, isOtherManager)
 
-	// A Queue that was written while its service type was unknown lacks both fields. Adding them
-	// displaces nothing.
+	// A Queue that was written while its service type was unknown lacks both fields. Adding them displaces
+	// nothing. lacksBoth is true at first if the operator has written the Queue, which it proves by the
+	// quota.
 	_, lacksBoth := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {
 		isInPlace, isDesired := fields[field]

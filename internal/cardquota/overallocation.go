@@ -202,7 +202,8 @@ func insertGrant(largest []queueGrant, added queueGrant) []queueGrant {
 
 // ChangedQueues returns, sorted, the queues whose condition InventorySatisfied may have
 // changed. They grant a card that is or was over-allocated and whose numbers changed.
-// turned reports whether a card became over-allocated or stopped being so.
+// turned reports whether a card became over-allocated or stopped being so. The youngest CardQuota that denies
+// over-allocation counts with the numbers, because the messages name it.
 func (q *QuotaTotals) ChangedQueues(before *QuotaTotals) (queues []string, turned bool) {
 	changed := map[string]bool{}
 	for _, side := range []*QuotaTotals{before, q} {
@@ -245,8 +246,8 @@ type OverAllocatedCard struct {
 // Excess returns how many cards too many are granted.
 func (o OverAllocatedCard) Excess() card.Count { return o.Granted.Sub(o.Healthy) }
 
-// OverAllocated returns, sorted, the over-allocated cards that a CardQuota grants. The
-// given CardQuota replaces the one that owns the same queue in the totals.
+// OverAllocated returns, sorted, the over-allocated cards that a CardQuota grants, none for one that is being
+// deleted. The given CardQuota replaces the one that owns the same queue in the totals.
 func (q *QuotaTotals) OverAllocated(quota *v1alpha1.CardQuota) []OverAllocatedCard {
 	if quota.DeletionTimestamp != nil {
 		return nil

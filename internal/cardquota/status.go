@@ -54,8 +54,9 @@ type StatusInput struct {
 	Now time.Time
 }
 
-// NewStatus returns the status. Numbers that are unknown now stay as they were. A CardQuota
-// that does not own its queue has no numbers, since they belong to the owner.
+// NewStatus returns the status. Numbers that are unknown now stay as they were. A CardQuota that does not own
+// its queue has no numbers, since they belong to the owner. Physical, what nodes have, changes only with
+// another number, or from or to 0. Else each change of a node would rewrite the status of every tenant.
 func NewStatus(input StatusInput) v1alpha1.CardQuotaStatus {
 	status := *input.Quota.Status.DeepCopy()
 	status.ObservedGeneration = input.Quota.Generation
@@ -126,9 +127,9 @@ func isEmptied(input StatusInput) bool {
 	return input.Quota.DeletionTimestamp != nil && input.Sync.Reason != v1alpha1.ReasonWaitingForChildren
 }
 
-// cardStatuses returns the cards of the spec in its order, then cards that are used or
-// pending without a quota. While a CardQuota is being deleted every quota is 0, as on its
-// Queue.
+// cardStatuses returns the cards of the spec in its order, then cards that are used or pending without a
+// quota. Once the Queue of a deleted CardQuota has lost its quota, every quota is 0 here, too. Free and
+// OverQuotaBy are at least 0.
 func cardStatuses(input StatusInput) []v1alpha1.CardStatus {
 	quota := input.Tree.QuotaFor(input.Quota)
 	names := make([]card.Name, 0, len(quota))

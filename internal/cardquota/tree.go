@@ -59,7 +59,7 @@ func NewWrittenTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unman
 	})
 }
 
-// newTree is NewTree with a function that returns the amounts in force from those that are written, by queue.
+// newTree is NewTree with resolve, which returns the amounts in force from those that are written, by queue.
 func newTree(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, resolve func(map[string]quota.TreeQueue) *quota.Tree) *Tree {
 	owners := OwnersByQueue(quotas)
 	t := &Tree{quotas: make(map[string]*v1alpha1.CardQuota, len(owners)), owners: owners}

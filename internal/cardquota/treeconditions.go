@@ -78,8 +78,8 @@ var excessReasons = []string{
 	v1alpha1.ReasonGuaranteeAboveParent, v1alpha1.ReasonScaled,
 }
 
-// describeExcess returns the messages of all written numbers that are not in force, and the
-// first of their reasons in excessReasons.
+// describeExcess returns the messages of all written numbers that are not in force, and the first of their
+// reasons in excessReasons. Guarantees that are cut only because less is deserved come last.
 func (t *Tree) describeExcess(name string) (reason string, messages []string) {
 	first := len(excessReasons)
 	missing := map[quota.Resource]bool{}   // the parent has no quota of it

@@ -31,11 +31,11 @@ type Neighbors struct {
 	AboveParent []string
 }
 
-// PlaceQueue returns the Queue below which the Queue of a CardQuota can be placed now, root at the
-// top level. The Queue stays where it is while its new place is not ready: Volcano refuses a
-// parent that does not exist, below a parent without its quota a child may use nothing, and
-// a cycle of Queues would stop Volcano's controllers. wait says why the Queue is not where it belongs, nil if
-// it is. A Queue that does not exist cannot stay anywhere, so it is not created before its place is ready.
+// PlaceQueue returns the Queue below which the Queue of a CardQuota can be placed now, root at the top level.
+// The Queue stays where it is while its new place is not ready: Volcano refuses a parent that does not exist,
+// below a parent without its quota a child may use nothing, and a cycle of Queues would stop Volcano's
+// controllers. wait says why the Queue is not where it belongs, nil if it is. A Queue that does not exist
+// cannot stay anywhere, so KeepsQueue of the Wait forbids to create it before its place is ready.
 func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wait *Wait) {
 	stay := workload.RootQueue
 	if n.Live != nil && n.Live.Spec.Parent != "" {
@@ -51,7 +51,8 @@ func (t *Tree) PlaceQueue(q *v1alpha1.CardQuota, n Neighbors) (parent string, wa
 		return workload.RootQueue, nil
 	}
 
-	// Already in place: what its parent carries is in the hands of the parent's own reconcile.
+	// A Queue that is in place stays there, whatever its parent carries: the reconcile of the parent writes
+	// that.
 	wanted := above.QueueName()
 	if n.Live != nil && stay == wanted {
 		return wanted, nil
@@ -135,7 +136,7 @@ func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return TreeQueueFor(q).Deser
 
 // Placement returns what the Queue of a CardQuota carries below a Queue: the CPU and memory in force, its cards,
 // and why it is held. CPU or memory of which the CardQuota writes no amount are left out. Where it writes one, the
-// limit and what it deserves are carried also if it inherits them.
+// limit and what it deserves are carried also if it inherits them. A guarantee is never inherited.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	if t.IsFlat() {
 		return Placement{Parent: parent, Capability: capabilityList(q)}

@@ -34,7 +34,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 
 	for _, key := range quota.Compute {
 		bounds := f.boundsFor(key)
-		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]}
+		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]} // 0 for what is not wanted
 		got := bounds.without(leftOut).amountsNearestTo(want)
 		for i, lists := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := lists.wanted[key]
@@ -45,8 +45,9 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 				lists.staged[key] = got[i]
 			}
 
-			// A smaller amount waits for the parent to grow, a larger one for the children to shrink. One
-			// that is left out waits for the children if they have more than is wanted.
+			// An amount that is smaller than wanted waits for the parent to grow, a larger one for the
+			// children to shrink. One that is left out waits for the children if they have more than is
+			// wanted, else for the parent.
 			switch {
 			case leftOut[i] && !isWanted: // nothing is missing
 			case got[i] > want[i], leftOut[i] && bounds.least[i] > want[i]:
@@ -139,7 +140,8 @@ func (b bounds) amountsNearestTo(want amounts) amounts {
 	return got
 }
 
-// boundsFor returns the bounds of CPU or memory, as Volcano's webhook checks them.
+// boundsFor returns between which amounts of CPU or memory Volcano's webhook accepts the Queue: the least for
+// its children, and the most that its parent and siblings leave. A Queue without a parent has no upper bound.
 func (f Family) boundsFor(key quota.Resource) bounds {
 	b := bounds{most: amounts{math.MaxInt64, math.MaxInt64, math.MaxInt64}}
 	for _, child := range f.Children {

@@ -30,9 +30,10 @@ func ParseEntryKey(text string) (EntryKey, bool) {
 	return key, found && err == nil && part >= 0 && part < Parts && key.Period.isValid() && key.String() == text
 }
 
-// ClosablePeriods returns the days and months of a part that were over at the time until which the part is stored,
-// the earliest first. Then the stored part has all that their entries will have, so nothing is lost if the operator
-// ends between both writes. Before the uncounted time is added there are none: it may belong to a day that is over.
+// ClosablePeriods returns the days and months of a part that are over, the earliest first. The stored part
+// was counted until storedUntil, zero if none is stored. A period that was over then is stored with all that
+// its entry will have, so nothing is lost if the operator ends between both writes. There are none before
+// AddUncounted has added the time before this process: that time may belong to a day that is over.
 func (m *Meter) ClosablePeriods(part int, storedUntil time.Time) []Period {
 	if !m.hasUncounted || storedUntil.IsZero() {
 		return nil
@@ -81,7 +82,8 @@ func (m *Meter) Entry(key EntryKey) []byte {
 	return packed.Bytes()
 }
 
-// ParseEntry reads an entry. It returns an error for lines that it cannot read, and reads the others.
+// ParseEntry reads an entry, the compressed rows that Entry returns. It returns an error for lines that it
+// cannot read, and reads the others.
 func ParseEntry(packed []byte) (map[Series]Milli, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

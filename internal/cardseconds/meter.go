@@ -107,8 +107,8 @@ func (m *Meter) SetCounts(now time.Time, counts map[Series]card.Count) {
 	}
 }
 
-// Advance sums up what was in use until now, at most until the last count is too old. Before the first count it does
-// nothing.
+// Advance sums up what was in use until now, at most until the last count is older than maxCountAge. Before
+// the first count it does nothing, and neither if the clock was set back.
 func (m *Meter) Advance(now time.Time) {
 	// A replica that stood still may no longer lead, and another one has counted that time.
 	if oldest := m.countedAt.Add(maxCountAge); now.After(oldest) {

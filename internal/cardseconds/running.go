@@ -199,9 +199,9 @@ func ParseRunning(text string) (Running, error) {
 	return read, errors.Join(unreadable...)
 }
 
-// Load adds a running part that is stored to what was summed up since the start. has reports which days and
-// months of the part have an entry, which has their sums then. It returns an error for lines that it cannot read, and
-// loads the others.
+// Load adds a running part that is stored to what was summed up since the start. has reports whether a day or
+// month of the part has an entry: then that has the sums, and those of the part are left out. Load returns an
+// error for lines that it cannot read, and loads the others.
 func (m *Meter) Load(part int, text string, has func(Period) bool) error {
 	read, err := ParseRunning(text)
 	if err != nil {
@@ -292,7 +292,7 @@ func (m *Meter) Place() (left int) {
 	m.forgetIdle()
 	var added []Series
 	for series, s := range m.sums {
-		if s.part < 0 {
+		if s.part < 0 { // it has none yet
 			added = append(added, series)
 		}
 	}
@@ -308,8 +308,9 @@ func (m *Meter) Place() (left int) {
 		}
 	}
 
-	// Sorted, so that the parts do not depend on the order of a map. A part into which one does not fit is full for all
-	// that follow.
+	// Sorted, so that the parts do not depend on the order of a map. A part into which one does not fit
+	// counts as full for all that follow. Each row has room to grow (rowGrowth), so that a part stays below
+	// what a ConfigMap takes.
 	slices.SortFunc(added, Series.Compare)
 	part := 0
 	for _, series := range added {

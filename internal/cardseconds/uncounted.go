@@ -56,8 +56,8 @@ func (m *Meter) AddUncounted(usages []PodUsage) {
 	}
 }
 
-// countedUntil returns until when earlier meters counted the usage of a pod, false if none did or its sum has no room
-// in any part.
+// countedUntil returns until when earlier meters counted the usage of a pod, at most maxUncounted before this
+// meter began. It returns false if none did, or if the sum has no room in any part.
 func (m *Meter) countedUntil(usage *PodUsage) (time.Time, bool) {
 	var until time.Time
 	s := m.sums[usage.Series]
@@ -79,7 +79,9 @@ func (m *Meter) countedUntil(usage *PodUsage) (time.Time, bool) {
 		return until, false
 	}
 
-	if end := p.closedDay.next(); end != "" { // its entry has everything until then
+	// The entry of a closed day has everything until the end of the day. A day that ends after this meter
+	// began was closed by a clock that was ahead, so it proves nothing.
+	if end := p.closedDay.next(); end != "" {
 		if closed := end.Begin(m.location()); closed.After(until) && !closed.After(m.begunAt) {
 			until = closed
 		}

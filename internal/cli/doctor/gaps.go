@@ -24,8 +24,8 @@ var missingRight = regexp.MustCompile(`^(user "[^"]*") may not (\w+) (\S+?)( at 
 // missingVerb is a verb that a user lacks on some resources.
 type missingVerb struct{ user, verb, where string }
 
-// describeGaps returns all gaps in one line: the resources of each verb together, and what grants them
-// once.
+// describeGaps returns all gaps, the texts about what could not be read, in one line. It states the resources
+// of each verb together, and what grants them once. Gaps that are no missing rights stay as they are.
 func describeGaps(gaps []string) string {
 	var verbs []missingVerb
 	resources := map[missingVerb][]string{}
@@ -49,7 +49,7 @@ func describeGaps(gaps []string) string {
 		}
 	}
 
-	// Missing rights come first, because everything else may be missing for want of them.
+	// Missing rights come first, because they can be the cause of the other gaps.
 	if len(verbs) > 0 {
 		texts = slices.Insert(texts, 0, describeMissingRights(verbs, resources))
 	}

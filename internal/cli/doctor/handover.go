@@ -56,8 +56,8 @@ func findBypasses(c *Cluster) []Finding {
 		return nil
 	}
 
-	// The managedFields of a pod say who chose its node. FirstProvenance keeps what they said at first, and this run
-	// sees all pods for the first time.
+	// The managedFields of a pod say who chose its node. The operator compares them with what they said when
+	// it first saw the pod. This run sees every pod for the first time, so FirstProvenance is empty.
 	byReason := map[string][]string{}
 	for _, bypass := range enforcement.FindBypasses(c.Pods, c.Charges, c.Cards, c.spec().Scheduler.Names, enforcement.FirstProvenance{}) {
 		byReason[bypass.Reason] = append(byReason[bypass.Reason], bypass.Pod)
@@ -129,8 +129,9 @@ func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
 	return all
 }
 
-// findMissingLimits finds CardQuotas without a limit of CPU or memory whose pods need some: an unset
-// limit is 0. Not so without a service type, where no pods start, and below a parent, whose limits count.
+// findMissingLimits finds CardQuotas without a limit of CPU or memory whose pods need some: an unset limit is
+// 0. It leaves out CardQuotas without a service type, in which no pods start, and those below a parent, whose
+// limits count.
 func findMissingLimits(c *Cluster) []Finding {
 	isTree := !c.plan.tree.IsFlat()
 	uses := c.computeUses()

@@ -46,8 +46,9 @@ func (c *Cluster) addInstallation(finding Finding) Finding {
 	return finding
 }
 
-// installCommand applies the installed overlay, "" if what is there fits several, or none. The overlays differ in
-// whose Deployment runs our scheduler, and in who makes the certificate of the webhooks.
+// installCommand applies the installed overlay of Kustomize, "" if what is there fits several, or none. The
+// overlays differ in whose Deployment runs our scheduler, and in who makes the certificate of the webhooks.
+// For an installation by OLM it only shows the state, because OLM mends it.
 func (c *Cluster) installCommand() string {
 	report, _ := c.report()
 
@@ -60,7 +61,9 @@ func (c *Cluster) installCommand() string {
 		return command
 	case replacesImage && isKnown && !usesCertManager:
 		return overlayCommand + "scheduler-image"
-	case replacesImage || (len(c.Schedulers) == 0 && !usesCertManager) || !isKnown: // no overlay fits, or several do
+	// No overlay has our image in Volcano's Deployment and cert-manager. Without a scheduler, or a known
+	// source of the certificate, several fit.
+	case replacesImage || (len(c.Schedulers) == 0 && !usesCertManager) || !isKnown:
 		return ""
 	case usesCertManager:
 		return overlayCommand + "cert-manager"

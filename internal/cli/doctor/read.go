@@ -160,8 +160,10 @@ func readDefinitions(ctx context.Context, r *reader.Reader, c *Cluster) {
 	}
 }
 
-// readUsage reads what runs, and counts it by the rules of the operator.
+// readUsage reads what runs, and counts it by the rules of the operator. HasUsage stays false if the user may
+// not read all of it, or if the cluster has no PodGroups.
 func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) {
+	// A count of a part of the pods would be wrong, so there is none.
 	loaded := reader.ReadWorkloads(ctx, r)
 	if c.noteMissingKind(r, "PodGroup") || !loaded.IsComplete {
 		return

@@ -93,8 +93,8 @@ func readImportInput(ctx context.Context, r *reader.Reader, input *Input) error 
 	return r.Err()
 }
 
-// showImport prints the CardQuotas, and on the error stream what is left out. JSON has no comments, so
-// they are there too.
+// showImport prints the CardQuotas, and on the error stream what is left out and what could not be read
+// (gaps). JSON has no comments, so those of the CardQuotas go to the error stream, too.
 func showImport(p *program.Program, plan Plan, format output.Format, gaps []string) error {
 	write := plan.Write
 	notes := append(plan.Notes(), gaps...)

@@ -98,6 +98,8 @@ func NewPlan(in Input) Plan {
 		plan.Imports = append(plan.Imports, p.importOf(name))
 	}
 
+	// A parent that has a CardQuota already is not printed, so a comment of a queue below it says what it
+	// lacks.
 	p.commentOwnedParents(plan.Imports)
 	plan.CoversAll = p.coversAll(plan)
 

@@ -68,12 +68,12 @@ func (i *Import) addComment(format string, args ...any) {
 
 // setOwner sets tenant, service type and parent. The tenant must be a valid value of a label. In a tree a parent has
 // no service type, because it takes no jobs.
-func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
-	spec := &i.Quota.Spec
+func (p *planner) setOwner(imported *Import, queue *v1beta1.Queue) {
+	spec := &imported.Quota.Spec
 	spec.Tenant = queue.Labels[p.TenantLabel]
 	if p.TenantLabel == "" || spec.Tenant == "" || len(validation.IsValidLabelValue(spec.Tenant)) > 0 {
 		spec.Tenant = queue.Name
-		i.addComment("tenant: write who owns the queue; here it is the name of the queue.")
+		imported.addComment("tenant: write who owns the queue; here it is the name of the queue.")
 	}
 
 	if parent := parentOf(queue); parent != "" && p.IsTree {
@@ -83,21 +83,21 @@ func (p *planner) setOwner(i *Import, queue *v1beta1.Queue) {
 	written := queue.Annotations[v1alpha1.AnnotationServiceType]
 	switch {
 	case p.IsTree && p.isParent(queue.Name):
-		i.addComment("The queue has queues below it, so it has no service type and takes no jobs.")
+		imported.addComment("The queue has queues below it, so it has no service type and takes no jobs.")
 		if members := p.Usage[queue.Name].Members; members.Any() {
-			i.addComment("It has %s of its own: move new jobs to a queue below it.", members)
+			imported.addComment("It has %s of its own: move new jobs to a queue below it.", members)
 		}
 	case servicetype.IsName(written):
 		spec.ServiceType = written
 	default:
 		spec.ServiceType = p.ServiceType
-		i.addComment("serviceType: the queue names none. Jobs of training give cards back to inference.")
+		imported.addComment("serviceType: the queue names none. Jobs of training give cards back to inference.")
 	}
 }
 
 // setCards sets the quotas: what the Queue says, else what its pods use, and for a parent at least
 // what the queues below it have.
-func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
+func (p *planner) setCards(imported *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quotas := card.Quota{}
 	var err error
@@ -108,12 +108,12 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 	var deserved, guarantee card.Quota
 	switch {
 	case isWritten && err == nil:
-		i.addComment("cards: as in %s of the Queue.", v1alpha1.AnnotationCardQuota)
-		deserved = i.readAmounts(queue, v1alpha1.AnnotationCardDeserved)
-		guarantee = i.readAmounts(queue, v1alpha1.AnnotationCardGuarantee)
+		imported.addComment("cards: as in %s of the Queue.", v1alpha1.AnnotationCardQuota)
+		deserved = imported.readAmounts(queue, v1alpha1.AnnotationCardDeserved)
+		guarantee = imported.readAmounts(queue, v1alpha1.AnnotationCardGuarantee)
 	case p.Usage == nil:
 		quotas, guarantee = sumBelow(below)
-		i.addComment("cards: what the pods of the queue hold could not be counted. Write the quotas.")
+		imported.addComment("cards: what the pods of the queue hold could not be counted. Write the quotas.")
 	default:
 		quotas, guarantee = sumBelow(below)
 		for name, used := range p.usedBelow(queue.Name, map[string]bool{}) {
@@ -124,44 +124,44 @@ func (p *planner) setCards(i *Import, queue *v1beta1.Queue, below []*v1alpha1.Ca
 		if len(below) > 0 {
 			what = "what the queues below it have, or what pods hold now if that is more"
 		}
-		i.addComment("cards: %s. Write what it may use at most.", what)
+		imported.addComment("cards: %s. Write what it may use at most.", what)
 	}
 
 	if err != nil {
-		i.addComment("%s of the Queue cannot be read: %v.", v1alpha1.AnnotationCardQuota, err)
+		imported.addComment("%s of the Queue cannot be read: %v.", v1alpha1.AnnotationCardQuota, err)
 	}
 
 	// What pods request and use beyond these quotas is for the user to judge.
 	usage := p.Usage[queue.Name]
 	if pending := describeCards(usage.Pending); pending != "" {
-		i.addComment("Pending pods request %s.", pending)
+		imported.addComment("Pending pods request %s.", pending)
 	}
 
-	p.addCards(i, quotas, deserved, guarantee)
+	p.addCards(imported, quotas, deserved, guarantee)
 	for _, name := range slices.Sorted(maps.Keys(usage.Used)) {
 		if used := usage.Used[name]; used > quotas[name] {
-			i.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", used, name, quotas[name])
+			imported.addComment("Its pods hold %d %s, more than the quota of %d. They continue to run.", used, name, quotas[name])
 		}
 	}
 }
 
 // addCards adds the quotas of cards, as many as a CardQuota can have. In a tree each has a deserved.
-func (p *planner) addCards(i *Import, quotas, deserved, guarantee card.Quota) {
+func (p *planner) addCards(imported *Import, quotas, deserved, guarantee card.Quota) {
 	names := slices.Sorted(maps.Keys(quotas))
 	if len(names) > maxCards {
-		i.addComment("The queue has %d cards, of which a CardQuota holds the first %d.", len(names), maxCards)
+		imported.addComment("The queue has %d cards, of which a CardQuota holds the first %d.", len(names), maxCards)
 		names = names[:maxCards]
 	}
 
 	for _, name := range names {
-		imported := newCard(name, quotas, deserved, guarantee)
-		if p.IsTree && imported.Deserved == nil {
+		entry := newCard(name, quotas, deserved, guarantee)
+		if p.IsTree && entry.Deserved == nil {
 			// The operator refuses a card without deserved in a tree. What a flat queue deserves
 			// is its quota.
-			imported.Deserved = ptr.To(*imported.Quota)
-			i.addComment("deserved of %s: the whole quota, so that the queue borrows nothing.", name)
+			entry.Deserved = ptr.To(*entry.Quota)
+			imported.addComment("deserved of %s: the whole quota, so that the queue borrows nothing.", name)
 		}
-		i.Quota.Spec.Cards = append(i.Quota.Spec.Cards, imported)
+		imported.Quota.Spec.Cards = append(imported.Quota.Spec.Cards, entry)
 	}
 }
 
@@ -228,7 +228,7 @@ func (p *planner) usedBelow(name string, seen map[string]bool) card.Quota {
 
 // setResources sets the limits of CPU and memory: those of the Queue, else of the queues above it,
 // else more than the cluster has. A limit that is left out would be 0.
-func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
+func (p *planner) setResources(imported *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
 	cpu := resource.MustParse(anyCPU)
 	memory := resource.MustParse(anyMemory)
 	for _, limit := range []struct {
@@ -243,10 +243,10 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 		from, found := p.capabilityOf(queue, limit.name) // from is the queue whose limit it is, "" without one
 		switch {
 		case found.IsZero():
-			i.addComment("resources.%s: the Queue has no limit; here it is more than a cluster has. Left out, it would be 0.", limit.name)
+			imported.addComment("resources.%s: the Queue has no limit; here it is more than a cluster has. Left out, it would be 0.", limit.name)
 		case from != queue.Name:
 			*limit.value = found
-			i.addComment("resources.%s: the Queue has no limit; here it is that of %s above it.", limit.name, from)
+			imported.addComment("resources.%s: the Queue has no limit; here it is that of %s above it.", limit.name, from)
 		default:
 			*limit.value = found
 		}
@@ -254,19 +254,19 @@ func (p *planner) setResources(i *Import, queue *v1beta1.Queue, below []*v1alpha
 		// Volcano refuses a child with more capability than its parent. A limit that the Queue has itself stays as it is.
 		if from != queue.Name && limit.value.Cmp(*limit.below) < 0 {
 			*limit.value = *limit.below
-			i.addComment("resources.%s: it is raised to that of a queue below it.", limit.name)
+			imported.addComment("resources.%s: it is raised to that of a queue below it.", limit.name)
 		}
 		if limit.value.Cmp(limit.maximum) > 0 {
 			*limit.value = limit.maximum
 		}
 	}
 
-	i.Quota.Spec.Resources = &v1alpha1.Resources{CPU: &cpu, Memory: &memory}
+	imported.Quota.Spec.Resources = &v1alpha1.Resources{CPU: &cpu, Memory: &memory}
 	other := slices.DeleteFunc(slices.Sorted(maps.Keys(queue.Spec.Capability)), func(name corev1.ResourceName) bool {
 		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	})
 	if len(other) > 0 {
-		i.addComment("spec.capability of the Queue also limits %s. Cardquota's scheduler counts card names instead.", card.Join(other, ", "))
+		imported.addComment("spec.capability of the Queue also limits %s. Cardquota's scheduler counts card names instead.", card.Join(other, ", "))
 	}
 }
 
@@ -286,44 +286,44 @@ func (p *planner) capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) (
 }
 
 // setNamespaces sets the namespaces that may use the queue, if the Queue says which.
-func setNamespaces(i *Import, queue *v1beta1.Queue) {
+func setNamespaces(imported *Import, queue *v1beta1.Queue) {
 	text, isWritten := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
 	if !isWritten {
 		return
 	}
 	if _, err := workload.ParseNamespaceSelector(text); err != nil {
-		i.addComment("%s of the Queue cannot be read, so no namespace may use the queue: %v. Without namespaceSelector every namespace may.", v1alpha1.AnnotationNamespaceSelector, err)
+		imported.addComment("%s of the Queue cannot be read, so no namespace may use the queue: %v. Without namespaceSelector every namespace may.", v1alpha1.AnnotationNamespaceSelector, err)
 		return
 	}
 
 	// The text is a LabelSelector, as the check has shown.
 	selector := &metav1.LabelSelector{}
 	if err := yaml.Unmarshal([]byte(text), selector); err == nil {
-		i.Quota.Spec.NamespaceSelector = selector
+		imported.Quota.Spec.NamespaceSelector = selector
 	}
 }
 
 // setStopPolicy sets the stop policy of the Queue, unless that is the default, None. A Queue that Volcano has closed stays
 // so.
-func setStopPolicy(i *Import, queue *v1beta1.Queue) {
+func setStopPolicy(imported *Import, queue *v1beta1.Queue) {
 	switch policy := v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy]); policy {
 	case v1alpha1.StopPolicyHold, v1alpha1.StopPolicyHoldAndDrain:
-		i.Quota.Spec.StopPolicy = policy
+		imported.Quota.Spec.StopPolicy = policy
 	}
 	if state := queue.Status.State; state != "" && state != v1beta1.QueueStateOpen {
-		i.addComment("The Queue is %s: nothing starts in it until it is opened.", state)
+		imported.addComment("The Queue is %s: nothing starts in it until it is opened.", state)
 	}
 }
 
 // describeReplacedFields names the fields of the Queue that change when the CardQuota is applied.
-func describeReplacedFields(i *Import, queue *v1beta1.Queue) {
+func describeReplacedFields(imported *Import, queue *v1beta1.Queue) {
 	if queue.Spec.Priority != 0 {
-		i.addComment("priority %d of the Queue becomes that of the service type.", queue.Spec.Priority)
+		imported.addComment("priority %d of the Queue becomes that of the service type.", queue.Spec.Priority)
 	}
 	if !ptr.Deref(queue.Spec.Reclaimable, true) {
-		i.addComment("reclaimable: false of the Queue becomes what the service type says.")
+		imported.addComment("reclaimable: false of the Queue becomes what the service type says.")
 	}
 	if len(queue.Spec.Deserved) > 0 || len(queue.Spec.Guarantee.Resource) > 0 {
-		i.addComment("deserved and guarantee of the Queue are not imported: docs/hierarchy.md has their fields of a CardQuota.")
+		imported.addComment("deserved and guarantee of the Queue are not imported: docs/hierarchy.md has their fields of a CardQuota.")
 	}
 }

@@ -23,9 +23,9 @@ type manifest struct {
 }
 
 // newManifest returns the manifest of an import.
-func newManifest(i Import) manifest {
-	written := manifest{TypeMeta: i.Quota.TypeMeta, Spec: i.Quota.Spec}
-	written.Metadata.Name = i.Quota.Name
+func newManifest(imported Import) manifest {
+	written := manifest{TypeMeta: imported.Quota.TypeMeta, Spec: imported.Quota.Spec}
+	written.Metadata.Name = imported.Quota.Name
 	return written
 }
 

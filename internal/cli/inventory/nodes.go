@@ -12,6 +12,8 @@ import (
 type nodeTable nodecards.List
 
 // Render returns the nodes as a table, with a row for each card. The name of a node is in its first row only.
+// A row of two cells has the anomalies of a node, below its cards or instead of them: the second cell extends
+// over all columns.
 func (l nodeTable) Render(style output.Style) string {
 	if len(l.Items) == 0 {
 		return "No node offers cards.\n"

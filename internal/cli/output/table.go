@@ -167,7 +167,8 @@ func (g *Grid) columnWidths(style Style) []int {
 		excess += columns
 	}
 
-	// First all columns stay readable. Only if that is not enough they get narrower still.
+	// First all columns stay readable, at the first of leastWidths. Only if that is not enough they get
+	// narrower still.
 	for _, least := range leastWidths {
 		for excess > 0 && g.narrowWidest(widths, least) {
 			excess--
