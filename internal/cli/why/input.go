@@ -178,6 +178,7 @@ func inventoryOfPods(pods []*corev1.Pod) *card.Inventory {
 	for _, pod := range pods {
 		// An annotation that cannot be read has no names.
 		request, _ := card.ParseRequest(pod.Annotations[v1alpha1.AnnotationCardName])
+
 		for _, container := range pod.Spec.Containers {
 			for _, resource := range slices.Sorted(maps.Keys(container.Resources.Requests)) {
 				if !strings.Contains(string(resource), "/") {
