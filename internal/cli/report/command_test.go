@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -58,14 +59,16 @@ func TestReportSumsUpStoredUse(t *testing.T) {
 
 // TestDaysAddUpToTheirMonth: the card-seconds of all days of a month are exactly those of the month, so that bills by
 // day and by month agree. Tenant lab uses 3 H200 all the time. October has 31 days and one hour, because summer time
-// ends. A report ends before the day of --to.
+// ends. A report ends before the day of --to. Two ConfigMaps have the labels and nearly the name of those with sums.
 func TestDaysAddUpToTheirMonth(t *testing.T) {
 	const (
 		lastDay   = 3 * 24 * 3600
 		wholeDays = 3 * (30*24 + 1) * 3600 // the 30 days before, one of 25 hours
 	)
 
-	objects := kubectl.StoredSums(t)
+	objects := append(kubectl.StoredSums(t),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: cardseconds.ConfigMapName(-1), Labels: cardseconds.ConfigMapLabels()}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: cardseconds.ConfigMapName(0) + "0", Labels: cardseconds.ConfigMapLabels()}})
 	for times, wantCardSeconds := range map[string]int{
 		"--month 2026-10":                   wholeDays + lastDay,
 		"--from 2026-10-01 --to 2026-10-31": wholeDays,

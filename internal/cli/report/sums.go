@@ -72,9 +72,8 @@ func readStoredSums(ctx context.Context, c client.Client, namespace string) (*ca
 	err := reader.List(ctx, c, &corev1.ConfigMapList{}, func(object *corev1.ConfigMap) {
 		// Any object may have the label, so the name counts too: cardquota-card-seconds-NUMBER. Only the first of these
 		// ConfigMaps have running sums.
-		text, isOurs := strings.CutPrefix(object.Name, strings.TrimSuffix(cardseconds.ConfigMapName(0), "0"))
-		number, err := strconv.Atoi(text)
-		if !isOurs || err != nil {
+		number, err := strconv.Atoi(strings.TrimPrefix(object.Name, strings.TrimSuffix(cardseconds.ConfigMapName(0), "0")))
+		if err != nil || number < 0 || object.Name != cardseconds.ConfigMapName(number) {
 			return
 		}
 

@@ -82,7 +82,7 @@ type Reconciler struct {
 	metrics  *metricsCollector
 }
 
-// Setup adds the controller to a manager as soon as the API server has the CardInventory.
+// Setup adds the controller to a manager as soon as the API server has the kind CardInventory.
 func Setup(mgr ctrl.Manager, options Options) error {
 	r := &Reconciler{client: mgr.GetClient(), nodes: options.Nodes, counts: options.Counts, bills: options.Bills, devices: options.Devices, throttle: shared.NewStatusThrottle(shared.StatusInterval), metrics: &metricsCollector{}}
 	if err := options.Metrics.Register(r.metrics); err != nil {
