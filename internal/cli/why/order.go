@@ -58,20 +58,21 @@ func readPriorities(ctx context.Context, r *reader.Reader) (p priorities, mayRea
 	return p, mayRead
 }
 
-// turnOf returns the turn of a PodGroup. ready is how many of its pods are ready.
+// turnOf returns the turn of a PodGroup. ready is how many of its pods are ready, as isReady reports, without
+// those that have succeeded: finished pods are not read, and the PodGroup counts them.
 func (p priorities) turnOf(group *v1beta1.PodGroup, ready int32) turn {
 	priority, known := p.values[group.Spec.PriorityClassName]
 	if !known {
 		priority = p.standard
 	}
-	return turn{priority, ready >= group.Spec.MinMember, group.CreationTimestamp}
+	return turn{priority, ready+group.Status.Succeeded >= group.Spec.MinMember, group.CreationTimestamp}
 }
 
-// isReady reports whether a pod counts for the minimum of its PodGroup: it has a node, has succeeded, or
-// waits and requests nothing, so that it needs no room.
+// isReady reports whether an unfinished pod counts for the minimum of its PodGroup: it has a node, or waits
+// and requests nothing, so that it needs no room.
 func isReady(pod *corev1.Pod) bool {
 	if !workload.IsPending(pod) {
-		return workload.IsAssigned(pod) || pod.Status.Phase == corev1.PodSucceeded
+		return workload.IsAssigned(pod)
 	}
 	for _, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
 		if quantity.Sign() > 0 {

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,12 +30,14 @@ type waitingJob struct {
 	name, class string // of the PriorityClass
 	minutes     int
 	noPods      bool
+	succeeded   int32 // pods
 }
 
 func (q waitingJob) objects() []client.Object {
 	group := builder.PodGroup("lab", q.name).Queue("roomy").Owner("batch.volcano.sh/v1alpha1", "Job", q.name).
 		Phase(v1beta1.PodGroupInqueue).Request(`{"NVIDIA-H200":2}`).Created(kubectl.At.Add(-time.Duration(q.minutes) * time.Minute)).Obj()
 	group.Spec.PriorityClassName = q.class
+	group.Status.Succeeded = q.succeeded
 	if q.noPods {
 		return []client.Object{group}
 	}
@@ -45,11 +46,12 @@ func (q waitingJob) objects() []client.Object {
 	return []client.Object{group, pod}
 }
 
-// TestWhyKnowsTheOrderOfTheQueue: Volcano tries the PodGroups of a queue by their PriorityClass, then by age. Job own
-// has priority 0 and is 5 minutes old. Before it come 2 jobs of class high and 3 older ones. Of these one has no pods,
-// and one has a class that does not exist, which counts as 0. Jobs of class high that run, have ended, or are of
-// another queue or scheduler are not in the order. A user who may not list PriorityClasses knows only status.blocked,
-// which is empty here, so no other job is known to wait longer.
+// TestWhyKnowsTheOrderOfTheQueue: Volcano tries the PodGroups of a queue by their PriorityClass, then by age.
+// Job own has priority 0 and is 5 minutes old. Before it come 2 jobs of class high and 3 older ones. Of these
+// one has no pods, and one has a class that does not exist, which counts as 0. Jobs of class high that run,
+// have ended, or are of another queue or scheduler are not in the order. A fourth older job comes later: a
+// pod of it has succeeded, which is its minimum. A user who may not list PriorityClasses knows only
+// status.blocked, which is empty here, so no other job is known to wait longer.
 func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 	roomy := kubectl.CountedQuota("roomy", "llm", "training", v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Free: 8, Physical: 8}).Obj()
 	objects := append(kubectl.ClusterWithOneFreeCard()[:4], roomy, // policy, inventory, namespace and node
@@ -59,6 +61,7 @@ func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 		{name: "higher", class: "high", minutes: 1},
 		{name: "higher-podless", class: "high", minutes: 3, noPods: true},
 		{name: "older", minutes: 9},
+		{name: "half-done", minutes: 9, succeeded: 1},
 		{name: "podless", minutes: 8, noPods: true},
 		{name: "unknown-class", class: "gone", minutes: 7},
 		{name: "lower", class: "low", minutes: 9},
@@ -86,8 +89,7 @@ func TestWhyKnowsTheOrderOfTheQueue(t *testing.T) {
 		execute(t, objects, kubectl.MayReadAll, "why -n lab vcjob/"+job).Prints(want)
 	}
 
-	classes := schema.GroupResource{Group: schedulingv1.GroupName, Resource: "priorityclasses"}
-	execute(t, objects, kubectl.Forbid(classes, &schedulingv1.PriorityClassList{}), "why -n lab vcjob/own").
+	execute(t, objects, kubectl.Forbid(schedulingv1.Resource("priorityclasses"), &schedulingv1.PriorityClassList{}), "why -n lab vcjob/own").
 		Prints(gate+"priority 0, nothing in the queue waits longer", "may not list priorityclasses.scheduling.k8s.io")
 }
 
@@ -202,8 +204,9 @@ func TestWhyAnotherJobComesFirst(t *testing.T) {
 }
 
 // TestWhichPodsCountForAMinimum: Volcano counts a pod for the minimum of its PodGroup if it has a node or has
-// succeeded. It also counts a pod that requests nothing, because that may run anywhere. A pod that has failed,
-// terminates or has a scheduling gate does not count.
+// succeeded. The PodGroup states how many have succeeded, so such a pod does not count twice. Volcano also
+// counts a pod that requests nothing, because that may run anywhere. A pod that has failed, terminates or has
+// a scheduling gate does not count.
 func TestWhichPodsCountForAMinimum(t *testing.T) {
 	pod := func() *builder.PodBuilder { return builder.Pod("lab", "p").CPU("1") }
 
@@ -215,7 +218,7 @@ func TestWhichPodsCountForAMinimum(t *testing.T) {
 		"without a node, and it requests nothing": {builder.Pod("lab", "p"), true},
 		"with a node, not running yet":            {pod().Node("n"), true},
 		"running":                                 {pod().Running("n"), true},
-		"succeeded":                               {pod().Running("n").Phase(corev1.PodSucceeded), true},
+		"succeeded":                               {pod().Running("n").Phase(corev1.PodSucceeded), false},
 		"failed":                                  {pod().Running("n").Phase(corev1.PodFailed), false},
 		"terminating":                             {pod().Running("n").Deleted(kubectl.At), false},
 		"with a scheduling gate":                  {pod().Gated(), false},
