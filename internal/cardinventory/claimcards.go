@@ -3,6 +3,8 @@ package cardinventory
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 )
@@ -16,6 +18,55 @@ type DeviceSlice struct {
 	Nodes []string
 	// Devices is the number of devices. It is 0 if they can overlap, as parts of cards do.
 	Devices int64
+}
+
+// maxSliceNodes bounds the nodes of a slice. A slice has at most 128 devices.
+const maxSliceNodes = 128
+
+// NewDeviceSlice reads a ResourceSlice of any version. Of a slice whose driver is for no cards it reads only the driver.
+func NewDeviceSlice(read *unstructured.Unstructured) DeviceSlice {
+	var slice DeviceSlice
+	slice.Driver, _, _ = unstructured.NestedString(read.Object, "spec", "driver")
+	if !card.IsAcceleratorDriver(slice.Driver) {
+		return slice
+	}
+
+	slice.Pool, _, _ = unstructured.NestedString(read.Object, "spec", "pool", "name")
+	slice.Generation, _, _ = unstructured.NestedInt64(read.Object, "spec", "pool", "generation")
+
+	// A slice names one node, or each device names its own. nodes are the names that need not be added any
+	// more.
+	node, _, _ := unstructured.NestedString(read.Object, "spec", "nodeName")
+	nodes := map[string]bool{node: true, "": true}
+	if node != "" {
+		slice.Nodes = []string{node}
+	}
+
+	devices, _, _ := unstructured.NestedSlice(read.Object, "spec", "devices")
+	overlaps := false
+	for _, device := range devices {
+		fields, _ := device.(map[string]any)
+		if basic, isBasic := fields["basic"].(map[string]any); isBasic { // until v1beta1
+			fields = basic
+		}
+
+		_, isPart := fields["consumesCounters"] // such as one of the possible MIG slices
+		overlaps = overlaps || isPart
+
+		own, _ := fields["nodeName"].(string)
+		if !nodes[own] && len(slice.Nodes) < maxSliceNodes {
+			nodes[own] = true
+			slice.Nodes = append(slice.Nodes, own)
+		}
+	}
+
+	// Devices that share counters are alternatives on one chip, so their number says nothing about cards.
+	// Devices is then 0.
+	if !overlaps {
+		slice.Devices = int64(len(devices))
+	}
+
+	return slice
 }
 
 // addClaimCards adds the cards that drivers hand out by ResourceClaims, one anomaly for each driver.

@@ -179,8 +179,8 @@ func (b *countBuilder) addUsed(name card.Name, serviceType string, count card.Co
 // addUsage adds what a queue uses and requests. A pod that may use one of several cards is in the usage with each, but
 // counts here only once.
 func (b *countBuilder) addUsage(serviceType string, usage queueusage.Usage) {
-	for name, count := range usage.Used {
-		b.addUsed(name, serviceType, count.Sub(usage.Repeated[name]))
+	for name, count := range usage.CardsInUse() {
+		b.addUsed(name, serviceType, count)
 	}
 	for name, count := range usage.Pending {
 		t := b.typeOfCard(name, serviceType)

@@ -82,10 +82,12 @@ func TestErrorsOfTheConnectionAreExplained(t *testing.T) {
 		},
 		"only the kind ServiceTypePolicy is installed": {
 			served:   map[string]string{"/api": coreVersions, "/apis": ourGroup, group: halfOfKinds},
+			args:     []string{"llm"}, // all CardQuotas together are none, and no error
 			wantCode: program.ExitError, want: "no kind CardQuota of cardquota.dev",
 		},
 		"no kind of Cardquota is installed": {
 			served:   map[string]string{"/api": coreVersions, "/apis": otherGroup},
+			args:     []string{"llm"}, // all CardQuotas together are none, and no error
 			wantCode: program.ExitError, want: "no kind CardQuota of cardquota.dev",
 		},
 		"the credentials have expired": {

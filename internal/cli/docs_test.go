@@ -37,6 +37,7 @@ func shownClusters(t *testing.T) map[string]shownCluster {
 	return map[string]shownCluster{
 		"top":                         {objects: kubectl.FlatQuotas()},
 		"top institute":               {objects: kubectl.TreeQuotas()},
+		"top --by namespace":          {kubectl.ForeignCluster(), kubectl.Nothing},
 		"why train-0 -n lab":          {objects: kubectl.WaitingCluster()},
 		"whatif -n lab -f serve.yaml": {objects: kubectl.TwoNodesWithTraining()},
 		"whatif -n lab -f serve.yaml --quota chat:NVIDIA-H200=4": {objects: kubectl.TwoNodesWithTraining()},
@@ -92,7 +93,7 @@ func TestThePageHasEveryRuleAndField(t *testing.T) {
 
 	words := doctor.RuleNames()
 	for _, document := range []any{
-		top.List{}, inventory.List{}, nodecards.List{}, doctor.Report{},
+		top.List{}, top.UseList{}, inventory.List{}, nodecards.List{}, doctor.Report{},
 		whatif.Result{}, version.Document{}, explanation.Document{}, report.Document{},
 	} {
 		words = append(words, jsonFields(reflect.TypeOf(document))...)

@@ -103,18 +103,7 @@ func Count(input Input) map[string]Usage {
 // CountWithCharges counts the usage of each queue as Count does. It also returns the charge of each assigned
 // pod by UID, which is the LastCharges of the next count.
 func CountWithCharges(input Input) (map[string]Usage, map[types.UID]quota.Charge) {
-	input.Tree = cmp.Or(input.Tree, quota.Flat)
-	c := counter{
-		input:    input,
-		resolver: workload.Resolver{Inventory: input.Inventory, Schedulers: input.Schedulers, AllowsNamespace: input.AllowsNamespace},
-		facts:    cmp.Or(input.Facts, &PodFacts{}),
-		queues:   map[string]*Usage{},
-		pending:  map[string][]waiting.Pending{},
-		charges:  make(map[types.UID]quota.Charge, len(input.Pods)),
-		charged:  make([]waiting.ChargedPod, 0, len(input.LastCharges)),
-	}
-
-	c.facts.beginCount(&input)
+	c := newCounter(input)
 	for _, pod := range input.Pods {
 		c.countPod(pod)
 	}
@@ -164,6 +153,23 @@ type counter struct {
 	charged, ending []waiting.ChargedPod
 	// ready are the nodes that are ready, nil until a terminating pod asks for them.
 	ready map[string]bool
+}
+
+// newCounter returns a counter that has counted nothing.
+func newCounter(input Input) *counter {
+	input.Tree = cmp.Or(input.Tree, quota.Flat)
+	c := &counter{
+		input:    input,
+		resolver: workload.Resolver{Inventory: input.Inventory, Schedulers: input.Schedulers, AllowsNamespace: input.AllowsNamespace},
+		facts:    cmp.Or(input.Facts, &PodFacts{}),
+		queues:   map[string]*Usage{},
+		pending:  map[string][]waiting.Pending{},
+		charges:  make(map[types.UID]quota.Charge, len(input.Pods)),
+		charged:  make([]waiting.ChargedPod, 0, len(input.LastCharges)),
+	}
+
+	c.facts.beginCount(&input)
+	return c
 }
 
 // usageFor returns the usage of a queue, which the count adds to.
@@ -244,18 +250,28 @@ func (c *counter) countPodGroup(group *v1beta1.PodGroup) {
 	if !isAllowed || !c.allowsAbove(queue, group.Namespace) {
 		return
 	}
-	if !workload.IsPodGroupPending(group) || c.facts.recordOf(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}).hasPods {
+	if !c.waitsWithoutPods(group) {
 		return
 	}
+	if pending := c.addPendingGroup(usage, queue, group); len(pending) > 0 {
+		c.pending[queue] = append(c.pending[queue], pending...)
+	}
+}
 
+// waitsWithoutPods reports whether a PodGroup waits and has no unfinished pods. All pods must be counted before.
+func (c *counter) waitsWithoutPods(group *v1beta1.PodGroup) bool {
+	return workload.IsPodGroupPending(group) && !c.facts.recordOf(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}).hasPods
+}
+
+// addPendingGroup counts what a PodGroup requests that has no pods yet, and returns what of it waits for a stated
+// reason.
+func (c *counter) addPendingGroup(usage *Usage, queue string, group *v1beta1.PodGroup) []waiting.Pending {
 	usage.addPending(group.CreationTimestamp)
 	request, pending := waiting.NewPendingGroup(&c.resolver, group)
 	for _, part := range request.Cards {
 		c.addPendingCards(usage, queue, part.Names, part.Count)
 	}
-	if len(pending) > 0 {
-		c.pending[queue] = append(c.pending[queue], pending...)
-	}
+	return pending
 }
 
 // isMember reports whether a pod keeps its queue from being deleted: it uses cards of the queue, or it is of our

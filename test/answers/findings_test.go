@@ -66,7 +66,7 @@ func beforeTheInstallation(p *play) {
 	compareGolden(p.T, "doctor/NoModelLabel", func() string { return selectFindings(p.answer(p.T, "doctor"), "Anomaly") })
 
 	p.DeleteAndWait(p.T, unlabelled)
-	p.expectRefusal("of cardquota.dev: Cardquota is not installed", "top")
+	check.Contains(p, "top", p.answer(p.T, "top"), "QUEUE, CARD", "Cardquota is not installed")
 	p.expectFindings([]string{"-f", plan("legacy")}, "QuotaExceeded", "NeverPlaced", "NoComputeLimit")
 	p.expectFindings([]string{"-f", plan("refused")}, "PlannedRefused")
 	for _, pod := range append(pods, deployment.StockPod("volcano-scheduler-0", node)) {

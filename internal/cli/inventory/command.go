@@ -4,6 +4,7 @@ package inventory
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 		Short: "Show the cards of the fleet, by name or by node",
 		Long: program.Paragraphs("Shows of each card how many nodes have, how many of them are on Ready nodes, how many pods use and how many CardQuotas grant. "+
 			"Anomalies follow, with the nodes and what to do. The column EXCESS is what CardQuotas grant beyond the healthy cards.",
+			"Without a CardInventory, as on a cluster without Cardquota, it counts nodes and pods itself. A card that no label names has the name of its resource then.",
 			"With --nodes it shows what is free on each node. That needs the rights to list nodes and pods."),
 		Example: "  kubectl cardquota inventory\n  kubectl cardquota inventory --nodes -o wide\n  kubectl cardquota inventory -o custom-columns=CARD:.name,USED:.allocated",
 		Args:    program.RefuseArguments,
@@ -45,17 +47,34 @@ func NewCommand(p *program.Program) *cobra.Command {
 	return cmd
 }
 
-// showInventory shows the cards by name, as the CardInventory has them.
+// showInventory shows the cards by name, as the CardInventory has them, or without one as the nodes have them.
 func showInventory(ctx context.Context, p *program.Program, r *reader.Reader) error {
-	inventory := &v1alpha1.CardInventory{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.InventoryName}, inventory); client.IgnoreNotFound(err) != nil {
-		return err
-	} else if err != nil {
-		return errors.New("there is no CardInventory cluster: the operator, which creates it, does not run. kubectl cardquota doctor says more, and --nodes works without it")
+	inventory, mayRead := reader.Find(ctx, r, client.ObjectKey{Name: v1alpha1.InventoryName}, &v1alpha1.CardInventory{})
+	isInstalled := !r.IgnoreMissingKind()
+	if inventory != nil {
+		list := NewList(inventory.Status)
+		return p.Print(list, list.Render)
 	}
 
-	list := NewList(inventory.Status)
-	return p.Print(list, list.Render)
+	use := reader.ReadUse(ctx, r, "")
+	devices := reader.ReadDeviceSlices(ctx, r)
+	switch err := r.Err(); {
+	case err != nil:
+		return err
+	case !use.HasNodes:
+		return errors.New(strings.Join(r.Gaps, ", and "))
+	}
+
+	notes := r.Gaps
+	switch {
+	case !isInstalled:
+		notes = append(notes, "Cardquota is not installed. These are the cards of the nodes. kubectl cardquota top shows who uses them.")
+	case mayRead:
+		notes = append(notes, "There is no CardInventory cluster: the operator, which creates it, does not run. kubectl cardquota doctor says more. These are the cards of the nodes.")
+	}
+
+	list := newListOfNodes(&use, devices)
+	return p.Print(list, func(style output.Style) string { return list.Render(style) + output.Notes(notes) })
 }
 
 // showNodes shows the cards of each node. Without the right to list pods it shows no usage.

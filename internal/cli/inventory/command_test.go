@@ -50,8 +50,38 @@ func TestInventoryShowsCardsOrNodes(t *testing.T) {
 	}
 }
 
-// TestInventoryWithoutTheOperatorAdvisesTheNodes: the operator writes the CardInventory. Without it inventory has
-// nothing to show, but inventory --nodes, which reads the nodes, has.
-func TestInventoryWithoutTheOperatorAdvisesTheNodes(t *testing.T) {
-	execute(t, nil, kubectl.MayReadAll, "inventory").Exits(program.ExitError).PrintsNothing().Reports("no CardInventory cluster", "--nodes")
+// TestInventoryNeedsNothingInstalled: without a CardInventory, which the operator writes, inventory counts nodes and pods
+// itself. The golden files have the cards of kubectl.ForeignCluster: for an administrator, as JSON, for a user who may
+// not list pods, and after the installation, while the operator does not run.
+func TestInventoryNeedsNothingInstalled(t *testing.T) {
+	noPods := kubectl.Forbid(schema.GroupResource{Resource: "pods"}, &corev1.PodList{})
+
+	for name, tc := range map[string]struct {
+		intercept interceptor.Funcs
+		command   string
+	}{
+		"foreign":              {kubectl.Nothing, "inventory"},
+		"foreign-wide":         {kubectl.Nothing, "inventory -o wide"},
+		"foreign-json":         {kubectl.Nothing, "inventory -o json"},
+		"foreign-without-pods": {kubectl.WithoutKinds(noPods, kubectl.OurGroup, kubectl.VolcanoGroup), "inventory"},
+		"foreign-nodes":        {kubectl.Nothing, "inventory --nodes"},
+		"no-operator":          {kubectl.MayReadAll, "inventory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, kubectl.ForeignCluster(), tc.intercept, tc.command).Exits(program.ExitOK).ReportsNothing().MatchesGolden("inventory-" + name)
+			if !strings.Contains(tc.command, "-o") {
+				r.FitsTerminal()
+			}
+		})
+	}
+}
+
+// TestInventoryOfAUserWithoutRights: a user of namespace lab alone may neither read the CardInventory nor list nodes. One
+// sentence names both, or the nodes alone where there is no such kind.
+func TestInventoryOfAUserWithoutRights(t *testing.T) {
+	execute(t, kubectl.ForeignCluster(), kubectl.ForbidCluster("lab"), "inventory").Exits(program.ExitError).PrintsNothing().
+		Reports("may not get cardinventories.cardquota.dev", "may not list nodes")
+	execute(t, kubectl.ForeignCluster(), kubectl.WithoutKinds(kubectl.ForbidCluster("lab"), kubectl.OurGroup, kubectl.VolcanoGroup), "inventory").
+		Exits(program.ExitError).PrintsNothing().Reports("may not list nodes").Lacks("cardinventories")
+	execute(t, nil, kubectl.Nothing, "inventory").Exits(program.ExitOK).Prints("No node offers cards.")
 }

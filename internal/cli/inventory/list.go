@@ -6,7 +6,10 @@ import (
 	"strings"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardinventory"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/output"
+	"cardquota.dev/operator/internal/cli/reader"
 )
 
 // List is the document of kubectl cardquota inventory.
@@ -18,14 +21,37 @@ type List struct {
 	// list.
 	Anomalies      []v1alpha1.InventoryAnomaly `json:"anomalies"`
 	AnomaliesTotal int32                       `json:"anomaliesTotal"`
+	// Counted reports whether allocated is known. It is not for a user who may neither read the CardInventory nor list
+	// all pods.
+	Counted bool `json:"counted"`
+	// isOfNodes reports that there is no CardInventory, so that quotas are not known.
+	isOfNodes bool
 }
 
 // NewList returns the inventory. A list without items is [] in JSON, not null.
 func NewList(status v1alpha1.CardInventoryStatus) List {
 	return List{
-		TypeMeta: output.NewTypeMeta("InventoryCardList"), AnomaliesTotal: status.AnomaliesTotal,
+		TypeMeta: output.NewTypeMeta("InventoryCardList"), AnomaliesTotal: status.AnomaliesTotal, Counted: true,
 		Cards: append([]v1alpha1.InventoryCard{}, status.Cards...), Anomalies: append([]v1alpha1.InventoryAnomaly{}, status.Anomalies...),
 	}
+}
+
+// newListOfNodes returns the inventory of a cluster without a CardInventory, as the operator would count it. Cards that
+// nothing names have the name of their resource.
+func newListOfNodes(use *reader.Use, devices []cardinventory.DeviceSlice) List {
+	all := func(string, string) string { return "" }
+	count := cardinventory.NewCount(cardinventory.CountInput{
+		Tree: cardquota.Flat, Usage: use.By(all), Totals: cardquota.Flat.QuotaTotals(nil, nil, nil),
+	})
+
+	tracker := use.Tracker()
+	status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: tracker.Inventory(), Count: count, DeviceSlices: devices})
+	status.Cards = cardinventory.NewStatus(cardinventory.Input{Nodes: use.Fleet.Nodes, Cards: use.Fleet.Inventory, Count: count}).Cards
+
+	list := NewList(status)
+	list.Counted = use.HasPods
+	list.isOfNodes = true
+	return list
 }
 
 // column is one column of the table, and what it shows of a card.
@@ -41,22 +67,31 @@ func (l List) columns(style output.Style) []column {
 	hasExcess := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return c.OverAllocatedBy > 0 })
 	isShared := slices.ContainsFunc(l.Cards, func(c v1alpha1.InventoryCard) bool { return len(c.Sharing) > 0 })
 
+	used := func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Allocated) }
+	bar := func(c v1alpha1.InventoryCard) output.Cell {
+		return output.Bar(output.Usage{Used: c.Allocated, Quota: c.Total}, output.BarColumns)
+	}
+	if !l.Counted {
+		unknown := func(v1alpha1.InventoryCard) output.Cell { return output.Text("?") }
+		used = unknown
+		bar = unknown
+	}
+
+	hasQuotas := !l.isOfNodes
 	number := func(header string) output.Column { return output.Column{Header: header, Right: true} }
 	return []column{
 		{output.Column{Header: "CARD", Shrinks: true}, true, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(c.Name) }},
 		{number("TOTAL"), true, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Total) }},
 		{number("HEALTHY"), true, func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.Healthy, c.Total) }},
 		{number("CORDONED"), hasCordoned || style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.Cordoned, 0) }},
-		{number("USED"), true, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Allocated) }},
-		{number("QUOTA"), true, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Quota) }},
-		{number("EXCESS"), hasExcess || style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.OverAllocatedBy, 0) }},
+		{number("USED"), true, used},
+		{number("QUOTA"), hasQuotas, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Quota) }},
+		{number("EXCESS"), hasQuotas && (hasExcess || style.Wide), func(c v1alpha1.InventoryCard) output.Cell { return highlightDifference(c.OverAllocatedBy, 0) }},
 		// Beside all other columns it would cut card names.
-		{output.Column{Header: "USAGE"}, style.Wide || !hasCordoned || !hasExcess, func(c v1alpha1.InventoryCard) output.Cell {
-			return output.Bar(output.Usage{Used: c.Allocated, Quota: c.Total}, output.BarColumns)
-		}},
+		{output.Column{Header: "USAGE"}, style.Wide || !hasCordoned || !hasExcess, bar},
 		{output.Column{Header: "SHARING"}, isShared, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(strings.Join(c.Sharing, ",")) }},
-		{number("DESERVED"), style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Deserved) }},
-		{output.Column{Header: "USED/QUOTA BY TYPE"}, style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(describeTypes(c.ServiceTypes)) }},
+		{number("DESERVED"), hasQuotas && style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Number(c.Deserved) }},
+		{output.Column{Header: "USED/QUOTA BY TYPE"}, hasQuotas && style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(describeTypes(c.ServiceTypes)) }},
 		{output.Column{Header: "RESOURCES"}, style.Wide, func(c v1alpha1.InventoryCard) output.Cell { return output.Text(strings.Join(c.Resources, ",")) }},
 	}
 }
@@ -64,6 +99,9 @@ func (l List) columns(style output.Style) []column {
 // Render returns the cards as a table, and the anomalies below it.
 func (l List) Render(style output.Style) string {
 	if len(l.Cards) == 0 && len(l.Anomalies) == 0 {
+		if l.isOfNodes {
+			return "No node offers cards.\n"
+		}
 		return "No node offers cards, and no CardQuota grants some.\n"
 	}
 

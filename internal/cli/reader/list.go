@@ -7,7 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -50,15 +52,47 @@ func newList(kind client.ObjectList) client.ObjectList {
 // ListInto appends all objects of a kind, and reports whether the user may read them. After an error it is
 // false, and nothing is appended. kind is an empty list of the kind.
 func ListInto[T client.Object](ctx context.Context, r *Reader, kind client.ObjectList, into *[]T, options ...client.ListOption) (mayRead bool) {
+	mayRead, _ = listVisible(ctx, r, kind, into, "", options...)
+	return mayRead
+}
+
+// listVisible does what ListInto does. A user who may not list all objects gets those of a namespace, unless that is "".
+// isPart reports it, and a gap says so.
+func listVisible[T client.Object](ctx context.Context, r *Reader, kind client.ObjectList, into *[]T, namespace string, options ...client.ListOption) (mayRead, isPart bool) {
+	if r.err != nil {
+		return false, false
+	}
+
+	// After an error nothing was appended.
+	take := func(object T) { *into = append(*into, object) }
+	refusal := List(ctx, r.Client, kind, take, options...)
+	if !IsForbidden(refusal) || namespace == "" {
+		return r.Record(refusal), false
+	}
+	if err := List(ctx, r.Client, kind, take, append(options, client.InNamespace(namespace))...); err != nil {
+		return r.Record(refusal), false
+	}
+
+	r.HasRead = true
+	r.Gaps = append(r.Gaps, fmt.Sprintf("%s, so only those of namespace %s count", Explain(refusal), namespace))
+	return true, true
+}
+
+// ListServed appends all objects of a kind, in the version that the API server prefers. It reports whether the cluster
+// has the kind. A missing right is a gap.
+func ListServed(ctx context.Context, r *Reader, kind schema.GroupKind, into *[]*unstructured.Unstructured) (isServed bool) {
 	if r.err != nil {
 		return false
 	}
-	var found []T
-	err := List(ctx, r.Client, kind, func(object T) { found = append(found, object) }, options...)
-	if !r.Record(err) {
-		return false
+	mapping, err := r.Client.RESTMapper().RESTMapping(kind)
+	if err != nil {
+		r.Record(err)
+		return !r.IgnoreMissingKind()
 	}
-	*into = append(*into, found...)
+
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(kind.Kind + "List"))
+	ListInto(ctx, r, list, into)
 	return true
 }
 

@@ -23,25 +23,41 @@ type Workloads struct {
 	IsComplete, KnowsMappings bool
 	// IsTree reports whether the queues form a tree.
 	IsTree bool
+	// HasNodes and HasPods report whether the user may list nodes and pods.
+	HasNodes, HasPods bool
+	// LacksVolcano reports that the cluster has no PodGroups, because Volcano is not installed.
+	LacksVolcano bool
 	// mappings name the cards that labels of nodes do not name.
 	mappings card.Mappings
 }
 
 // ReadWorkloads reads all nodes, pods and PodGroups, and the policy that maps cards. Finished pods are left
-// out.
+// out. A cluster without Volcano has no PodGroups.
 func ReadWorkloads(ctx context.Context, r *Reader) Workloads {
-	var w Workloads
-	mayListNodes := ListInto(ctx, r, &corev1.NodeList{}, &w.Nodes)
+	w, _ := readWorkloads(ctx, r, "")
+	return w
+}
+
+// readWorkloads does what ReadWorkloads does. A user who may not list all pods gets those of a namespace, unless that is
+// "", and isPart reports it.
+func readWorkloads(ctx context.Context, r *Reader, namespace string) (w Workloads, isPart bool) {
+	w.HasNodes = ListInto(ctx, r, &corev1.NodeList{}, &w.Nodes)
 	for _, node := range w.Nodes {
 		node.Status.Images = nil // as large as the rest, and only read by the simulated scheduler
 	}
 
-	mayListPods := ListInto(ctx, r, &corev1.PodList{}, &w.Pods)
+	w.HasPods, isPart = listVisible(ctx, r, &corev1.PodList{}, &w.Pods, namespace)
 	w.Pods = slices.DeleteFunc(w.Pods, workload.IsFinished)
-	mayListGroups := ListInto(ctx, r, &v1beta1.PodGroupList{}, &w.PodGroups)
+	if r.err != nil { // IgnoreMissingKind would drop it below
+		return w, isPart
+	}
+
+	mayListGroups, _ := listVisible(ctx, r, &v1beta1.PodGroupList{}, &w.PodGroups, namespace)
+	w.LacksVolcano = r.IgnoreMissingKind()
 	w.KnowsMappings = w.ReadPolicy(ctx, r)
-	w.IsComplete = mayListNodes && mayListPods && mayListGroups && w.KnowsMappings
-	return w
+	hasGroups := mayListGroups || w.LacksVolcano
+	w.IsComplete = w.HasNodes && w.HasPods && hasGroups && w.KnowsMappings
+	return w, isPart
 }
 
 // ReadPolicy reads the mappings in force and whether queues form a tree. It reports whether the mappings

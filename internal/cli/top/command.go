@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,12 @@ type question struct {
 	// watch is to show them again after each change. allNamespaces is to show the LocalCardQuotas of all
 	// namespaces to a user who may not list CardQuotas.
 	watch, allNamespaces bool
+	// by is by what pods are summed up instead of CardQuotas, "" for CardQuotas.
+	by grouping
 }
+
+// isOfAll reports whether the user asks for all CardQuotas, once.
+func (q *question) isOfAll() bool { return len(q.names) == 0 && q.selector == "" && !q.watch }
 
 // NewCommand returns the command top.
 func NewCommand(p *program.Program) *cobra.Command {
@@ -36,14 +42,21 @@ func NewCommand(p *program.Program) *cobra.Command {
 		Short: "Show how much of each quota is used",
 		Long: program.Paragraphs("Shows quota, used, borrowed, pending and free cards of each CardQuota. In a tree of quotas a parent comes before "+
 			"its children, and its numbers contain theirs. Without a name it shows all CardQuotas.",
+			"Without CardQuotas, or with --by, it shows which cards pods use and request, by namespace, or by queue on a cluster with Volcano. That needs neither Cardquota nor Volcano.",
 			"Where you may not list CardQuotas, it shows the LocalCardQuotas of your namespace, or with -A those of all namespaces.",
 			"FREE is what pods can get now: no more than each quota above has free, and no more than lie idle on nodes that take pods. It is 0 for a queue that is held.",
 			"The bar shows used cards as #, borrowed ones as +, and ! if more is used than the quota. Borrowed cards may be taken back at any time."),
-		Example: "  kubectl cardquota top\n  kubectl cardquota top llm-training --watch\n  kubectl cardquota top -o json\n" +
+		Example: "  kubectl cardquota top\n  kubectl cardquota top --by namespace\n  kubectl cardquota top llm-training --watch\n  kubectl cardquota top -o json\n" +
 			"  kubectl cardquota top -o custom-columns=NAME:.name,USED:.cards[*].used",
 		ValidArgsFunction: completeCardQuotas(p),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			asked.names = names
+			if asked.by != "" && !slices.Contains(groupings, asked.by) {
+				return fmt.Errorf("--by %s: write %s", asked.by, output.JoinWords(groupings, "or"))
+			}
+			if asked.by != "" && (asked.watch || asked.selector != "") {
+				return errors.New("--by counts pods and not CardQuotas: leave out --watch and --selector")
+			}
 			return answerTop(cmd.Context(), p, asked)
 		},
 	}
@@ -51,6 +64,8 @@ func NewCommand(p *program.Program) *cobra.Command {
 	p.AddListFlags(cmd)
 	cmd.Flags().BoolVarP(&asked.allNamespaces, "all-namespaces", "A", false, "Show the LocalCardQuotas of all namespaces, if you may not list CardQuotas.")
 	cmd.Flags().StringVarP(&asked.selector, "selector", "l", "", "Only those with these labels, such as team=chat.")
+	cmd.Flags().StringVar((*string)(&asked.by), "by", "", "Show which cards pods use, by "+output.JoinWords(groupings, "or")+", instead of CardQuotas.")
+	program.CompleteFlag(cmd, "by", program.FixedCompletions(groupings))
 	cmd.Flags().BoolVarP(&asked.watch, "watch", "w", false, "Show it again after each change, until Ctrl-C.")
 	return cmd
 }
@@ -78,9 +93,18 @@ func answerTop(ctx context.Context, p *program.Program, asked question) error {
 		return err
 	}
 
+	if asked.by != "" {
+		return showUse(ctx, p, c, namespace, asked, "")
+	}
+
 	quotas, source, err := readTopQuotas(ctx, c, namespace, asked.names)
 	var noView *reader.NoViewError
 	switch {
+	case asked.isOfAll() && reader.IsNotInstalled(err):
+		return showUse(ctx, p, c, namespace, asked, "Cardquota is not installed, so no quota limits these cards. kubectl cardquota import proposes CardQuotas.")
+	case asked.isOfAll() && err == nil && len(quotas) == 0 && p.Format.IsForPeople(): // a program gets an empty list
+		return showUse(ctx, p, c, namespace, asked, "The cluster has no CardQuotas, so no quota limits these cards. kubectl cardquota import proposes some, "+
+			"and docs/administrator-guide.md says how to write one.")
 	case errors.As(err, &noView):
 		return errors.New(noView.Explain())
 	case err != nil:
@@ -97,6 +121,37 @@ func answerTop(ctx context.Context, p *program.Program, asked question) error {
 	}
 
 	return showTop(p, quotas, idle, chosen, source.Note)
+}
+
+// showUse shows which cards pods use, with a note. A user who may not list all pods sees those of a namespace.
+func showUse(ctx context.Context, p *program.Program, c client.Client, namespace string, asked question, note string) error {
+	r := reader.New(c)
+	use := reader.ReadUse(ctx, r, namespace)
+	by := asked.by
+	switch err := r.Err(); {
+	case err != nil:
+		return err
+	case !use.HasPods:
+		return errors.New(strings.Join(r.Gaps, ", and "))
+	case by == byQueue && use.LacksVolcano:
+		return errors.New("Volcano is not installed, so pods have no queue: write --by namespace")
+	case by == "" && use.LacksVolcano:
+		by = byNamespace
+	case by == "":
+		by = byQueue
+	}
+
+	list, missing := newUseList(by, use.By(by.of), use.Fleet, asked.names...)
+	notes := append(r.Gaps, list.notes(use.HasNodes)...)
+	if note != "" {
+		notes = append(notes, note)
+	}
+
+	err := p.Print(list, func(style output.Style) string { return list.Render(style) + output.Notes(notes) })
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("no pod uses or requests cards in %s %s", by, output.JoinWords(missing, "or"))
+	}
+	return err
 }
 
 // readTopQuotas returns the quotas that the user may list, and where they come from. A user who may list none
@@ -170,8 +225,7 @@ func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]i
 		case len(list.Items) == 0 && len(quotas) > 0:
 			return output.Indent(fmt.Sprintf("No CardQuota has the labels %s.", chosen.labels), "", "")
 		case len(list.Items) == 0:
-			return output.Indent("The cluster has no CardQuotas. docs/administrator-guide.md says how to write one, "+
-				"and kubectl cardquota import makes them from the Queues of the cluster.", "", "")
+			return "The cluster has no CardQuotas.\n"
 		case note == "":
 			return list.Render(style)
 		default:

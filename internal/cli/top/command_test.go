@@ -134,9 +134,6 @@ func TestWhatKeepsACommandFromReadingIsExplained(t *testing.T) {
 		"the user may not list CardQuotas": {
 			kubectl.Forbid(kubectl.CardQuotas, &v1alpha1.CardQuotaList{}), []string{`user "tina" may not list cardquotas.cardquota.dev`, "cardquota-viewer"},
 		},
-		"the kind is not installed": {
-			kubectl.NotInstalled(&v1alpha1.CardQuotaList{}), []string{"no kind CardQuota of cardquota.dev", "docs/install.md"},
-		},
 		"the server refuses the connection": {
 			refusedAt("https://10.0.0.1:6443/apis"), []string{"https://10.0.0.1:6443 does not answer: connection refused"},
 		},

@@ -124,7 +124,6 @@ func (r *inputReader) readFleet(ctx context.Context) {
 	}
 
 	r.loaded = reader.ReadWorkloads(ctx, r.Reader)
-	r.IgnoreMissingKind() // a cluster may lack the kinds of Volcano or ours
 	r.tracker = r.loaded.Tracker()
 	inventory := r.tracker.Inventory()
 	switch {

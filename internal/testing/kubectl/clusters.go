@@ -337,3 +337,29 @@ func StoredSums(t *testing.T) []client.Object {
 	archived.BinaryData = entries
 	return []client.Object{running, archived}
 }
+
+// ForeignCluster is a cluster on which Cardquota was never installed, with pods of Kubernetes' own scheduler. Labels say
+// that node h200-0 has 8 H200. No label names the 8 cards of node new-0, and the H200 of h200-1 are lost, because the
+// node is not ready. Pods of namespace lab use 4 H200, and one waits for 8. One of web uses 2 cards of new-0, and one of
+// ops uses amd.com/gpu of a node that is gone.
+func ForeignCluster() []client.Object {
+	pod := func(namespace, name string) *builder.PodBuilder {
+		return builder.Pod(namespace, name).Scheduler("default-scheduler")
+	}
+
+	objects := []client.Object{
+		builder.Namespace("lab"), builder.Namespace("web"), builder.Namespace("ops"),
+		builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj(),
+		builder.Node("h200-1").GPUs("NVIDIA-H200", 8).NotReady().Obj(),
+		builder.Node("new-0").GPUs("", 8).Obj(),
+		builder.Node("cpu-0").Obj(),
+		pod("lab", "waits").GPUs(8).Obj(),
+		pod("lab", "done").GPUs(8).Node("h200-0").Phase(corev1.PodSucceeded).Obj(),
+		pod("web", "serve").GPUs(2).Running("new-0").Obj(),
+		pod("ops", "old").Requests("amd.com/gpu", "1").Running("gone-0").Obj(),
+	}
+	for _, train := range pod("lab", "train").GPUs(2).Running("h200-0").Copies(2) {
+		objects = append(objects, train)
+	}
+	return objects
+}

@@ -14,7 +14,10 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -142,7 +145,27 @@ func NewCluster(t *testing.T, objects []client.Object, intercept interceptor.Fun
 	if intercept.Create == nil {
 		intercept.Create = Grant(func(authorizationv1.ResourceAttributes) bool { return true })
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).WithReturnManagedFields().Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapperOf(objects)).WithObjects(objects...).WithInterceptorFuncs(intercept).WithReturnManagedFields().Build()
+}
+
+// mapperOf returns what an API server says of the kinds that the program knows by their name alone: it serves those of
+// some objects.
+func mapperOf(objects []client.Object) meta.RESTMapper {
+	var kinds []schema.GroupVersionKind
+	var versions []schema.GroupVersion
+	for _, object := range objects {
+		if other, isOther := object.(*unstructured.Unstructured); isOther {
+			kinds = append(kinds, other.GroupVersionKind())
+			versions = append(versions, other.GroupVersionKind().GroupVersion())
+		}
+	}
+
+	mapper := meta.NewDefaultRESTMapper(versions)
+	for _, kind := range kinds {
+		mapper.Add(kind, meta.RESTScopeRoot)
+	}
+
+	return mapper
 }
 
 // CompareGolden compares an output with a file of testdata.

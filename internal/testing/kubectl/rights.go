@@ -90,6 +90,49 @@ type StatusText string
 // Error returns the text.
 func (s StatusText) Error() string { return string(s) }
 
+// WithoutKinds answers all reads of the kinds of some API groups as a cluster does that does not have them, and other
+// reads as before does.
+func WithoutKinds(before interceptor.Funcs, groups ...string) interceptor.Funcs {
+	refuse := func(kind schema.GroupVersionKind, err error) error {
+		if err == nil && slices.Contains(groups, kind.Group) {
+			kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+			err = &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+		}
+		return err
+	}
+
+	after := before
+	after.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if err := refuse(c.GroupVersionKindFor(list)); err != nil {
+			return err
+		}
+		if before.List != nil {
+			return before.List(ctx, c, list, options...)
+		}
+		return c.List(ctx, list, options...)
+	}
+
+	after.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if err := refuse(c.GroupVersionKindFor(object)); err != nil {
+			return err
+		}
+		if before.Get != nil {
+			return before.Get(ctx, c, key, object, options...)
+		}
+		return c.Get(ctx, key, object, options...)
+	}
+	return after
+}
+
+// Nothing is a cluster with the kinds of Kubernetes alone, for a user who may read all that is there.
+var Nothing = WithoutKinds(MayReadAll, OurGroup, VolcanoGroup)
+
+// The API groups of Cardquota, and the one of Volcano's Queues and PodGroups.
+const (
+	OurGroup     = "cardquota.dev"
+	VolcanoGroup = "scheduling.volcano.sh"
+)
+
 // NotInstalled answers all lists of a kind as a cluster does that does not have it.
 func NotInstalled(ofList client.ObjectList) interceptor.Funcs {
 	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
