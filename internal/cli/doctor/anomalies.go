@@ -28,6 +28,9 @@ func findAnomalies(c *Cluster) []Finding {
 
 		finding := Finding{Severity: Warning, Object: "cardinventory/" + v1alpha1.InventoryName, Command: "kubectl describe cardinv " + v1alpha1.InventoryName,
 			Problem: fmt.Sprintf("%s: %s.", anomaly.Reason, strings.TrimSuffix(anomaly.Message, "."))}
+		if anomaly.Reason == v1alpha1.AnomalyCardsOutsideQueues && !c.isInstalled() { // no queue has a quota yet
+			finding.Severity = Info
+		}
 		if len(anomaly.Nodes) > 0 {
 			finding.Object = "node/" + anomaly.Nodes[0]
 			finding.Command = "kubectl describe node " + anomaly.Nodes[0]

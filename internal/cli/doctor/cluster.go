@@ -101,6 +101,10 @@ func (c *Cluster) hasLeadingOperator() bool {
 	return leads
 }
 
+// lacksVolcano reports whether neither of the kinds of Volcano that doctor reads is in the cluster. If one is, the
+// installation of Volcano is broken.
+func (c *Cluster) lacksVolcano() bool { return c.isMissing("Queue") && c.isMissing("PodGroup") }
+
 func (c *Cluster) isMissing(kind string) bool { return slices.Contains(c.MissingKinds, kind) }
 
 // policyCondition returns a condition of the policy, an empty one without it.

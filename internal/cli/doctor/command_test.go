@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -50,6 +51,35 @@ func TestDoctorReportsTheStateOfACluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			execute(t, tc.objects, tc.intercept, tc.command).Exits(tc.wantCode).ReportsNothing().MatchesGolden("doctor-" + name)
+		})
+	}
+}
+
+// TestDoctorNeedsNothingInstalled: on kubectl.ForeignCluster neither Cardquota nor Volcano was ever installed, and the
+// pods are of another scheduler. That is an info, and only what is wrong with the nodes is a warning: a node that is not
+// ready, and one without labels. Device gpu-1 is handed out by a driver, past every quota. On the node alone nothing is
+// wrong, so the exit code is 0. With Volcano the pods would be outside of queues, which is an info, too.
+func TestDoctorNeedsNothingInstalled(t *testing.T) {
+	devices := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"driver": "gpu.nvidia.com", "nodeName": "dra-0", "pool": map[string]any{"name": "dra-0", "generation": int64(1)},
+		"devices": []any{map[string]any{"name": "gpu-1"}}}}}
+	devices.SetAPIVersion("resource.k8s.io/v1")
+	devices.SetKind("ResourceSlice")
+	devices.SetName("dra-0")
+	noNodes := kubectl.WithoutKinds(kubectl.Forbid(schema.GroupResource{Resource: "nodes"}, &corev1.NodeList{}), kubectl.OurGroup, kubectl.VolcanoGroup)
+
+	for name, tc := range map[string]struct {
+		objects   []client.Object
+		intercept interceptor.Funcs
+		wantCode  int
+	}{
+		"foreign":          {append(kubectl.ForeignCluster(), devices), kubectl.Nothing, ExitWarnings},
+		"foreign-healthy":  {[]client.Object{builder.Node("h200-0").GPUs("NVIDIA-H200", 8).Obj()}, kubectl.Nothing, program.ExitOK},
+		"foreign-no-nodes": {kubectl.ForeignCluster(), noNodes, program.ExitOK},
+		"foreign-volcano":  {kubectl.ForeignCluster(), kubectl.WithoutKinds(kubectl.MayReadAll, kubectl.OurGroup), ExitWarnings},
+	} {
+		t.Run(name, func(t *testing.T) {
+			execute(t, tc.objects, tc.intercept, "doctor").Exits(tc.wantCode).ReportsNothing().MatchesGolden("doctor-" + name)
 		})
 	}
 }

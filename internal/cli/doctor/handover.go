@@ -50,9 +50,10 @@ func findQueuesWithoutQuota(c *Cluster) []Finding {
 }
 
 // findBypasses finds pods that use cards and that our scheduler would not have placed. It finds none where the
-// policy's condition Enforced names them, or the user may not list pods.
+// policy's condition Enforced names them, the user may not list pods, or there is no Volcano whose scheduler they could
+// have. Before the installation they break no rule, so they are an information.
 func findBypasses(c *Cluster) []Finding {
-	if !c.HasUsage || c.policyCondition(v1alpha1.ConditionEnforced).Reason == v1alpha1.ReasonCardBypass {
+	if !c.HasUsage || c.lacksVolcano() || c.policyCondition(v1alpha1.ConditionEnforced).Reason == v1alpha1.ReasonCardBypass {
 		return nil
 	}
 
@@ -63,12 +64,17 @@ func findBypasses(c *Cluster) []Finding {
 		byReason[bypass.Reason] = append(byReason[bypass.Reason], bypass.Pod)
 	}
 
+	severity := Warning
+	if !c.isInstalled() {
+		severity = Info
+	}
+
 	var findings []Finding
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		pods := byReason[reason]
 		first := slices.Min(pods)
 		namespace, name, _ := strings.Cut(first, "/")
-		findings = append(findings, Finding{Severity: Warning, Object: "pod/" + first, Command: "kubectl -n " + namespace + " describe pod " + name,
+		findings = append(findings, Finding{Severity: severity, Object: "pod/" + first, Command: "kubectl -n " + namespace + " describe pod " + name,
 			Problem: fmt.Sprintf("%s: %s (%s). They hold cards without the scheduler. With schedulerBypassPolicy: Deny such pods are refused when they are created.",
 				conditions.CountThings(len(pods), "pod"), listFirst(pods), reason)})
 	}

@@ -91,13 +91,25 @@ func findNotInstalled(c *Cluster) []Finding {
 	if c.isInstalled() {
 		return nil
 	}
-	return []Finding{{Severity: Info, Object: "cluster", Command: overlayCommand + "existing-volcano",
-		Problem: "Cardquota is not installed. What follows would be wrong after the handover. Installing changes nothing: docs/adopt.md has the steps."}}
+	finding := Finding{Severity: Info, Object: "cluster", Command: overlayCommand + "existing-volcano",
+		Problem: "Cardquota is not installed. What follows would be wrong after the handover. Installing changes nothing: docs/adopt.md has the steps."}
+	if c.lacksVolcano() { // it comes first
+		finding.Command = importCommand
+		finding.Problem = "Cardquota is not installed, and neither is Volcano. kubectl cardquota top shows who uses which cards, and import proposes CardQuotas."
+	}
+	return []Finding{finding}
 }
 
-// findMissingKinds finds kinds that the API server lacks: those of Volcano always, ours only where a part of
-// Cardquota is there.
+// importCommand writes a file of CardQuotas.
+const importCommand = "kubectl cardquota import > quotas.yaml"
+
+// findMissingKinds finds kinds that the API server lacks: those of Volcano, and ours where a part of Cardquota is there.
+// A cluster without both lacks no part of anything.
 func findMissingKinds(c *Cluster) []Finding {
+	if !c.isInstalled() && c.lacksVolcano() {
+		return nil
+	}
+
 	var findings []Finding
 	for _, kind := range c.MissingKinds {
 		switch kind {

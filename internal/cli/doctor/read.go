@@ -161,11 +161,14 @@ func readDefinitions(ctx context.Context, r *reader.Reader, c *Cluster) {
 }
 
 // readUsage reads what runs, and counts it by the rules of the operator. HasUsage stays false if the user may
-// not read all of it, or if the cluster has no PodGroups.
+// not read all of it. A cluster without Volcano has no PodGroups, and is counted without them.
 func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) {
 	// A count of a part of the pods would be wrong, so there is none.
 	loaded := reader.ReadWorkloads(ctx, r)
-	if c.noteMissingKind(r, "PodGroup") || !loaded.IsComplete {
+	if loaded.LacksVolcano {
+		c.MissingKinds = append(c.MissingKinds, "PodGroup")
+	}
+	if !loaded.IsComplete {
 		return
 	}
 
@@ -180,20 +183,26 @@ func readUsage(ctx context.Context, r *reader.Reader, c *Cluster) {
 	})
 
 	if c.Inventory == nil { // before the operator counts it
-		c.Inventory = newInventoryStatus(c, tracker)
+		c.Inventory = newInventoryStatus(c, tracker, reader.ReadDeviceSlices(ctx, r))
 	}
 
 	reader.ListInto(ctx, r, &corev1.NamespaceList{}, &c.Namespaces)
 }
 
 // newInventoryStatus returns what the operator would write to the status of the CardInventory, without what only it knows:
-// the service types of queues, and names of cards that have changed.
-func newInventoryStatus(c *Cluster, tracker *card.Tracker) *v1alpha1.CardInventoryStatus {
+// the service types of queues, and names of cards that have changed. Without Volcano all pods are outside of queues, which
+// is no anomaly then.
+func newInventoryStatus(c *Cluster, tracker *card.Tracker, devices []cardinventory.DeviceSlice) *v1alpha1.CardInventoryStatus {
+	charges := c.Charges
+	if c.lacksVolcano() {
+		charges = nil
+	}
+
 	// Queues without a CardQuota grant cards too, by the quota in their annotation.
 	tree := cardquota.TreeInForce(c.Policy, c.Quotas, c.Queues)
 	unowned := cardquota.UnownedQuotas(c.Quotas, tree.GrantingQueues(c.Queues))
-	status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: c.Cards, Count: cardinventory.NewCount(cardinventory.CountInput{
-		Tree: tree, Pods: c.Pods, Charges: c.Charges, Usage: c.Usage, Owners: cardquota.OwnersByQueue(c.Quotas), Queues: c.Queues,
+	status := cardinventory.NewStatus(cardinventory.Input{Nodes: tracker.TrackedNodes(), Cards: c.Cards, DeviceSlices: devices, Count: cardinventory.NewCount(cardinventory.CountInput{
+		Tree: tree, Pods: c.Pods, Charges: charges, Usage: c.Usage, Owners: cardquota.OwnersByQueue(c.Quotas), Queues: c.Queues,
 		Totals: tree.QuotaTotals(c.Quotas, unowned, tracker.Healthy()),
 	})})
 	return &status

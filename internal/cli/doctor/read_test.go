@@ -29,7 +29,7 @@ func TestDoctorCountsTheInventoryAsTheOperatorDoes(t *testing.T) {
 			Cards:  tracker.Inventory(),
 		}
 
-		got := newInventoryStatus(c, tracker).Cards[0]
+		got := newInventoryStatus(c, tracker, nil).Cards[0]
 		check.Equal(t, "quota", tc.wantQuota, got.Quota)
 		check.Equal(t, "over-allocated by", tc.wantOverAllocatedBy, got.OverAllocatedBy)
 	}

@@ -82,6 +82,7 @@ var rules = []rule{
 	{"UnknownCard", findUnknownCards},
 	{"UnknownFields", findUnknownFields},
 	{"Anomaly", findAnomalies},
+	{"NodeNotReady", findUnreadyNodes},
 	{"BillsNotStored", findUnstoredBills},
 	{"QueueWithoutQuota", findQueuesWithoutQuota},
 	{"Bypass", findBypasses},

@@ -296,6 +296,9 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 			Nodes: []string{"amd-0"}, Message: "node amd-0: " + amd.Anomalies[0].Message}}
 		c.Inventory.AnomaliesTotal = 1
 	},
+	"NodeNotReady": func(_ *testing.T, c *Cluster) {
+		c.Nodes = []*corev1.Node{builder.Node("h200-0").GPUs("NVIDIA-H200", 8).NotReady().Obj(), builder.Node("cpu-0").NotReady().Obj()}
+	},
 	"BillsNotStored": func(_ *testing.T, c *Cluster) {
 		problems := cardinventory.Bills{
 			Refused: map[string]metav1.StatusReason{
