@@ -97,7 +97,7 @@ func TestLoaderFollowsAConfigMapThroughItsLife(t *testing.T) {
 	update(withoutPlugin)
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
 	expectEvent(ReasonNotConfigured, "no pod is scheduled")
-	g.Expect(loader.isReady()).To(BeFalse())
+	g.Expect(loader.Ready()).NotTo(BeClosed())
 
 	// A valid text is loaded.
 	update(valid)

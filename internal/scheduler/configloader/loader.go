@@ -53,7 +53,7 @@ type Loader struct {
 	status Status
 	// lastContent is what status describes; the same content is not validated again.
 	lastContent content
-	// retry is set when the private file could not be written.
+	// retry is set while no text was validated yet, and when the private file could not be written.
 	retry bool
 }
 
@@ -63,11 +63,13 @@ func New(config Config) (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &Loader{
 		config: config,
 		file:   file,
 		gauges: newGauges(),
 		ready:  make(chan struct{}),
+		retry:  true, // so that an empty text is validated too: it equals that of lastContent
 		status: Status{Reason: ReasonNotConfigured, Message: fmt.Sprintf("%s has not been read yet", config.Source)},
 	}, nil
 }
@@ -158,6 +160,7 @@ func (l *Loader) reload() {
 }
 
 // applyContent validates a text and writes a valid one to the private file. It returns the status after that.
+// If the write fails, the next reload tries again.
 func (l *Loader) applyContent(now content) Status {
 	if now.missing != "" {
 		return l.keepLast(ReasonMissing, now.missing)

@@ -64,15 +64,6 @@ func newPatientGomega(t *testing.T) *WithT {
 	return g
 }
 
-func (l *Loader) isReady() bool {
-	select {
-	case <-l.Ready():
-		return true
-	default:
-		return false
-	}
-}
-
 func writeFile(t *testing.T, path, text string) {
 	check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
@@ -108,7 +99,7 @@ func TestLoaderFollowsAFileThroughItsLife(t *testing.T) {
 	// The first text is invalid.
 	writeFile(t, path, withoutPlugin)
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
-	g.Expect(loader.isReady()).To(BeFalse())
+	g.Expect(loader.Ready()).NotTo(BeClosed())
 	g.Expect(loader.File()).NotTo(BeAnExistingFile())
 
 	// A valid text is loaded.
@@ -208,6 +199,14 @@ func TestAFailedWriteOfThePrivateFileIsRepeated(t *testing.T) {
 	g.Expect(os.Mkdir(loader.file.stage, 0o700)).To(Succeed())
 	loader.reload()
 	expectInForce(g, loader, valid)
+}
+
+// TestAnEmptyFirstTextIsRejected: the first text that the loader reads is empty. The status says what is wrong with it,
+// not that the source has not been read.
+func TestAnEmptyFirstTextIsRejected(t *testing.T) {
+	loader := check.Value(New(Config{Source: fixedSource(""), Dir: t.TempDir(), Known: knownNames(), Log: logr.Discard()}))(t)
+	loader.reload()
+	check.Equal(t, "message", schedulerconfig.Validate("", knownNames()).Error(), loader.Status().Message)
 }
 
 // TestThePrivateFileIsReadableByItsUserOnly: Volcano reads its configuration from the private file. So only the user of the

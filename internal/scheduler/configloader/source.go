@@ -180,7 +180,7 @@ func (f file) watchChanges(ctx context.Context, changed func()) error {
 			if !open {
 				return errors.New("the file watcher ended")
 			}
-			quiet.Reset(quietPeriod)
+			quiet.Reset(quietPeriod) // the text may be incomplete until events stop
 		case _, open := <-watcher.Errors:
 			if !open {
 				return errors.New("the file watcher ended")
