@@ -9,6 +9,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/scheduler/solver"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -178,4 +180,12 @@ func TestAnEvictionFreesCPUOfAnAncestor(t *testing.T) {
 
 		check.Equal(t, "evicted pods by queue", "xb 1", s.evictedByQueue())
 	}
+}
+
+// TestAPodWithoutCPURequestUsesNoCPUOfAQuota: two pods request 8 cards each, and no CPU. They use 16 of the pool of the
+// cards, and nothing of the pool of CPU.
+func TestAPodWithoutCPURequestUsesNoCPUOfAQuota(t *testing.T) {
+	p := &problem{pools: map[quota.Resource]int{quota.CPU: 1, "NVIDIA-H200": 2}}
+	check.Equal(t, "CPU", 0, p.usedBy(&solver.PodSet{Cards: 8, Count: 2}, 1))
+	check.Equal(t, "cards", 16, p.usedBy(&solver.PodSet{Cards: 8, Count: 2}, 2))
 }

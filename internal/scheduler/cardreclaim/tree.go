@@ -99,11 +99,16 @@ func (p *problem) requestedOf(pool int) (requested int64) {
 // request if all run on nodes with it.
 func (p *problem) usedBy(podSet *solver.PodSet, pool int) int64 {
 	uses := podSet.Cards
+	if pool > 0 && (pool == p.pools[quota.CPU] || pool == p.pools[quota.Memory]) { // Uses lacks what they do not request
+		uses = 0
+	}
+
 	for _, use := range podSet.Uses {
 		if use.Quota == pool {
 			uses = use.Amount
 		}
 	}
+
 	return quota.MultiplySaturating(uses, int64(podSet.Count))
 }
 
