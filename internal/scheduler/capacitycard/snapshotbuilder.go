@@ -294,7 +294,7 @@ func isInVolcanoCache(node *corev1.Node) bool {
 		return false
 	}
 
-	selected := true
+	acceptsAll := true
 	for _, selector := range options.ServerOpts.NodeSelector {
 		name, value, ok := strings.Cut(selector, ":")
 		name = strings.TrimSpace(name)
@@ -305,14 +305,14 @@ func isInVolcanoCache(node *corev1.Node) bool {
 		if found, has := node.Labels[name]; has && found == value {
 			return true
 		}
-		selected = false
+		acceptsAll = false
 	}
 
-	return selected
+	return acceptsAll
 }
 
 // isOrphan reports whether a queue names a missing parent or is its own ancestor. Its
-// descendants are no orphans: they reach root once it is under root. root must have no parent.
+// descendants are no orphans: they reach root once it is under root. root is one if it names a parent.
 func isOrphan(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
 	if id == workload.RootQueue {
 		return queues[id].Queue.Spec.Parent != ""

@@ -81,7 +81,8 @@ type treeOrderNode struct {
 	children []*treeOrderNode
 }
 
-// newTreeOrder returns the order of the queues of the jobs that wait for allocate.
+// newTreeOrder returns the order of the queues of the jobs that wait for allocate: those that are enqueued
+// and have pending pods.
 func newTreeOrder(a *allocation, jobs map[api.JobID]*api.JobInfo) *treeOrder {
 	o := &treeOrder{allocation: a, root: &treeOrderNode{allocation: a}}
 	queues := map[api.QueueID]*treeOrderNode{}
@@ -101,7 +102,7 @@ func newTreeOrder(a *allocation, jobs map[api.JobID]*api.JobInfo) *treeOrder {
 		node.jobs.Push(job)
 	}
 
-	o.root.init()
+	o.root.orderBelow()
 	return o
 }
 
@@ -144,10 +145,10 @@ func (o *treeOrder) update(queue *treeOrderNode) {
 	}
 }
 
-// init orders the children of a node and of all nodes below it.
-func (n *treeOrderNode) init() {
+// orderBelow orders the children of a node and of all nodes below it.
+func (n *treeOrderNode) orderBelow() {
 	for _, child := range n.children {
-		child.init()
+		child.orderBelow()
 	}
 	heap.Init(n)
 }

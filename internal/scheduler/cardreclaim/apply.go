@@ -59,9 +59,10 @@ type planApplier struct {
 	unsolved *unsolvablePods
 }
 
-// applyPlan tries a plan in the session: all evictions, then the places of the pending pods. It evicts only if all of
-// the plan's pods fit, and reports that. Otherwise it leaves the session unchanged, and returns the node that turned out
-// not to fit, nil if something else failed. allOrNone means that the pods include all that the job needs for its minimum.
+// applyPlan tries a plan in the session: all evictions, then the places of the pending pods. If all of them
+// fit, it evicts the victims and returns true. Otherwise it leaves the session unchanged, and returns the
+// node that turned out not to fit, nil if something else failed. allOrNone means that the pods include all
+// that the job needs for its minimum.
 func (a *planApplier) applyPlan(job *api.JobInfo, p *problem, plan *solver.Plan, allOrNone bool) (*unfitNode, bool) {
 	tried := &triedPlan{evictions: newEvictions(p, plan), evicted: framework.NewStatement(a.Volcano), placed: framework.NewStatement(a.Volcano)}
 	// The tried evictions release the charges that show who has borrowed, so borrowers are found before.
@@ -85,6 +86,7 @@ func (a *planApplier) applyPlan(job *api.JobInfo, p *problem, plan *solver.Plan,
 		return nil, false
 	}
 
+	// Evict writes the evictions, so only the places are committed.
 	tried.placed.Commit()
 	for _, eviction := range tried.evictions {
 		a.search.evictions.Evict(a.evictions, eviction.tasks, schedulerconfig.CardReclaim)
@@ -95,7 +97,7 @@ func (a *planApplier) applyPlan(job *api.JobInfo, p *problem, plan *solver.Plan,
 		a.kept.KeepReclaimedCards(p.pipelinedTasks(), tried.victims())
 	}
 
-	// They would borrow the same cards again at once, and lose them again.
+	// The borrowers would borrow the same cards again at once, and lose them again.
 	for queue, names := range borrowers {
 		a.rules.RecordReclaimed(api.QueueID(queue), names...)
 	}
@@ -137,7 +139,10 @@ func (a *planApplier) pipelineTasks(set *podSet, nodes []int, tried *triedPlan) 
 		}
 
 		if len(left) == len(nodes) || (len(left) > 0 && a.jobExhausted()) {
-			return &unfitNode{set, left[0], accepted[left[0]], a.finder.waitsForTerminating(set, a.nodes[left[0]])}
+			unfit := left[0]
+			return &unfitNode{
+				podSet: set, node: unfit, fits: accepted[unfit], waits: a.finder.waitsForTerminating(set, a.nodes[unfit]),
+			}
 		}
 		nodes = left
 	}
@@ -224,8 +229,9 @@ func (a *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, hasVi
 		return fmt.Errorf("node has too little for %s", task.InitResreq)
 	}
 
-	// Volcano tries the nominated node of a pod first, and writes another one only after evictions. A gang
-	// that gets other nodes would not start as long as one of its pods takes its old node from another one.
+	// Volcano tries the nominated node of a pod first, and Pipeline writes another one only if told of
+	// evictions. A pod that moves must not keep its old nomination: there it could take the place of another
+	// pod of its gang.
 	nominated := task.Pod.Status.NominatedNodeName
 	isMoved := nominated != "" && nominated != node.Name
 	if err := stmt.Pipeline(task, node.Name, hasVictims || isMoved); err != nil {
@@ -244,10 +250,10 @@ func (a *planApplier) pipelineTask(task *api.TaskInfo, node *api.NodeInfo, hasVi
 	return nil
 }
 
-// forgetVictimJobs drops what evictions make untrue in the following searches. A gang may leave cards over for other
-// pending jobs, so it forgets which pods are unsolvable, and records a change of the nodes. It drops the victim jobs that
-// were evicted as a whole, and all victim jobs if one lost only some pods, because their elastic pods must be counted
-// again.
+// forgetVictimJobs drops what evictions make untrue in the following searches. An evicted gang may free more
+// than the reclaimer takes. So no pod counts as unsolvable any more, and the nodes of the victims count as
+// changed. Jobs that were evicted as a whole are victim jobs no more. If a job lost only some pods, all
+// victim jobs are dropped, because their elastic pods must be counted again.
 func (a *planApplier) forgetVictimJobs(evictions []*jobEviction) {
 	if len(evictions) > 0 {
 		clear(a.unsolved.unsolvable)

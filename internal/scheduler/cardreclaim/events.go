@@ -43,7 +43,7 @@ func (a *planApplier) recordEvictions(job *api.JobInfo, serviceType string, evic
 	var total evictionSum
 	for _, eviction := range evictions {
 		victim := eviction.victimJob
-		// The matrix has the type of an evicted pod. Other pods of the job may name any text.
+		// The reclaim matrix has the service type of an evicted pod. Other pods of the job may name any text.
 		victims = append(victims, namedJob{displayName(victim.job), victim.job.Namespace, a.ServiceType(eviction.tasks[0])})
 		sum := eviction.sum()
 		total.add(sum)
@@ -69,18 +69,18 @@ func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
 // recordReclaimed records the event of a victim job: what it loses, for whom, and what becomes of it. It names the reclaimer
 // and its queue only in the reclaimer's own namespace.
 func (a *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, eviction *jobEviction, sum evictionSum) {
-	what := "one of its pods is evicted, the job continues"
+	consequence := "one of its pods is evicted, the job continues"
 	switch {
 	case eviction.whole && eviction.victimJob.evictionPolicy.Terminates:
-		what = "the whole job is evicted, and its own policy on evicted pods ends it"
+		consequence = "the whole job is evicted, and its own policy on evicted pods ends it"
 	case eviction.whole && workload.VCJobOwner(eviction.victimJob.tasks[0].Pod) != "":
-		what = "the whole job is evicted, and starts again when cards are free; no retry is counted"
+		consequence = "the whole job is evicted, and starts again when cards are free; no retry is counted"
 	case eviction.whole && eviction.victimJob.fails:
-		what = "all of its pods are evicted, and the Job fails: that is more than its backoffLimit allows, and no podFailurePolicy ignores DisruptionTarget"
+		consequence = "all of its pods are evicted, and the Job fails: that is more than its backoffLimit allows, and no podFailurePolicy ignores DisruptionTarget"
 	case eviction.whole:
-		what = "all of its pods are evicted"
+		consequence = "all of its pods are evicted"
 	case len(eviction.indexes) > 1:
-		what = fmt.Sprintf("%d of its pods are evicted, the job continues", len(eviction.indexes))
+		consequence = fmt.Sprintf("%d of its pods are evicted, the job continues", len(eviction.indexes))
 	}
 
 	reclaimed := fmt.Sprintf("%d card(s)", sum.cards)
@@ -94,7 +94,7 @@ func (a *planApplier) recordReclaimed(job *api.JobInfo, serviceType string, evic
 	}
 
 	a.events.RecordEvent(eventObject(eviction.victimJob), corev1.EventTypeWarning, v1alpha1.EventCardsReclaimed, fmt.Sprintf(
-		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, what, sum.loss()))
+		"%s are reclaimed for %s: %s; %s of work are lost", reclaimed, reclaimer, consequence, sum.loss()))
 }
 
 // namedJob is a job in an event.
@@ -163,8 +163,8 @@ type evictionSum struct {
 	cardSeconds, coreSeconds int64
 }
 
-// sum returns what an eviction releases, and the work that it destroys. The loss of the whole job counts in cards if the
-// job uses any.
+// sum returns what an eviction releases, and the work that it destroys. WholeLoss is what a whole job loses
+// beside its pods: card-seconds if the job uses cards, core-seconds otherwise.
 func (e *jobEviction) sum() (sum evictionSum) {
 	for k, i := range e.indexes {
 		sum.pods++

@@ -149,6 +149,7 @@ func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, 
 // observeSession begins the next session, and records what has changed since the last one.
 func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
+	// ReclaimsAll: CPU and memory are reclaimed too.
 	if rules := fmt.Sprint(s.rules.ServiceTypeRules(), s.TreeVersion(), s.ReclaimsAll()); rules != c.rules {
 		c.rules = rules
 		c.allChanged = c.session
@@ -167,7 +168,7 @@ func (c *changeTracker) observeSession(s *reclaimSession) {
 	for i, node := range s.nodes {
 		state := &c.nodes[i]
 		if state.object != node.Node {
-			// Kubelets write their nodes all the time, and most of that decides about no pod.
+			// Kubelets write their nodes often. Most of these writes change nothing about which pods fit.
 			if !acceptsSamePods(state.object, node.Node) {
 				c.allChanged = c.session
 			}

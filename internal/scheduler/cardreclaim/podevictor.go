@@ -104,8 +104,8 @@ func (p *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo
 	return left, failed
 }
 
-// writeWithRetry writes to a pod until that succeeds or the pod is gone, and reports whether
-// the pod still exists. It returns an error after the last repetition of the backoff.
+// writeWithRetry writes to a pod until that succeeds or the pod is gone, and reports whether the pod still
+// exists. It returns an error after the last repetition of the backoff; only the log has the cause.
 func (p *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (exists bool, err error) {
 	exists = true
 	err = wait.ExponentialBackoff(p.backoff, func() (bool, error) {

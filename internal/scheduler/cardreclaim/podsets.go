@@ -182,8 +182,8 @@ func (f *nodeFinder) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
 	return text
 }
 
-// encodeNeeds returns the needs of a pod as JSON. Pods with affinity, spread or claims are alike only if they have the
-// same job and role.
+// encodeNeeds returns the needs of a pod as JSON. Pods with affinity to pods, spread or claims are alike only
+// if they have the same job and role.
 func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 	spec := &task.Pod.Spec
 	n := needs{
@@ -243,7 +243,8 @@ func (f *nodeFinder) fittingNodesOf(set *podSet) []int {
 	return fitting
 }
 
-// findBlockedNodes sets blocked of a pod set: the fitting nodes that pods which cannot be evicted keep it off.
+// findBlockedNodes sets which of its fitting nodes are blocked for a pod set: a pod there conflicts with it
+// and cannot be evicted. Pod sets of one kind, namespace and labels share the answer.
 func (f *nodeFinder) findBlockedNodes(set *podSet) {
 	if set.blocked != nil {
 		return
@@ -283,9 +284,9 @@ func (f *nodeFinder) canConflict(set *podSet) bool {
 // hasConflicts reports whether a pod itself has host ports or anti-affinity.
 func hasConflicts(pod *corev1.Pod) bool { return countPorts(pod)+countAntiAffinityTerms(pod) > 0 }
 
-// offeringNodesFor lists the ready nodes with enough allocatable for a pod and with a card that it
-// may use, and adds them to the scope of the search. On other nodes no eviction helps: on a node that is not ready,
-// victims do not end and the pod does not start.
+// offeringNodesFor lists the ready nodes of this scheduler with enough allocatable for a pod and with a card
+// that it may use, and adds them to the scope of the search. On other nodes no eviction helps: on a node that
+// is not ready, victims do not end and the pod does not start.
 func (f *nodeFinder) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
 	offering, known := f.offeringNodes[key]
 	if !known {
@@ -393,7 +394,8 @@ func (f *nodeFinder) excludeNode(unfit *unfitNode) {
 // by a host port or by anti-affinity. Terminating pods do not count: the pod set waits until they are gone.
 func (f *nodeFinder) isBlockedByOthers(set *podSet, node *api.NodeInfo) bool {
 	pending := set.tasks[0]
-	// A pod set that reclaims nothing has no victims, but pods of its gang that reclaim may evict what blocks it.
+	// A pod set that reclaims nothing has no victims. Yet no node is blocked for it: pods of its gang that
+	// reclaim may evict what is in its way.
 	if !f.reclaimsFor(&set.request) {
 		return false
 	}
@@ -457,8 +459,8 @@ func (f *victimFinder) evictablePodsFor(reclaimer *api.TaskInfo) map[api.TaskID]
 	return f.evictablePods[key]
 }
 
-// topologyKeys lists the keys of node labels, except the host name, by which the spread and the required affinity of a
-// pod group nodes.
+// topologyKeys lists the keys of node labels by which the spread and the required affinity of a pod group
+// nodes. It leaves out the host name, which groups no nodes.
 func topologyKeys(pod *corev1.Pod) []string {
 	var keys []string
 	add := func(key string) {
@@ -480,10 +482,11 @@ func topologyKeys(pod *corev1.Pod) []string {
 	return keys
 }
 
-// waitsForTerminating reports whether a pod set will fit on a node once terminating pods are gone: they conflict with it
-// there or on nodes near, or the node has its maximum of pods.
+// waitsForTerminating reports whether terminating pods keep a pod set off a node. One of them conflicts with
+// it, there or on a node with the same value of a topology key. Or the node has its maximum number of pods,
+// and one terminates.
 func (f *nodeFinder) waitsForTerminating(set *podSet, node *api.NodeInfo) bool {
-	hasTerminating := false // the node itself
+	hasTerminating := false // on the node itself
 	for _, task := range f.terminating {
 		other, known := f.Volcano.Nodes[task.NodeName]
 		if !known || other.Node == nil || node.Node == nil {

@@ -120,9 +120,9 @@ func (s *PreemptSession) Begin() {
 	s.preempt.history.startSession(s.session, waiting)
 }
 
-// MaySearch reports whether preempt may search a node for a pod now: the budget lasts, and no
-// earlier search shows that there is none. If so, it counts the work of that search. It is called before each search, so
-// it also records how the search before ended. The caller changes generation with each eviction.
+// MaySearch reports whether preempt may search a node for a pod now: the budget lasts, and no earlier search
+// shows that it would find none. If so, it counts the work of that search. It is called before each search,
+// so it also records how the search before ended. The caller changes generation with each eviction.
 func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	// Volcano does not report how a search ended. The state of its pod shows it when the next one
 	// begins.
@@ -133,7 +133,8 @@ func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	}
 
 	search := s.newSearch(job, task, generation)
-	// A job that trusts the result for an equal pod must search again when that pod's nodes change.
+	// Also a job whose search is left out, by the result for an equal pod, searches again when the nodes
+	// change.
 	s.addToScope(job, task)
 	if search.hasKind && s.hopelessKinds[search.kind] {
 		return false
@@ -152,9 +153,9 @@ func (s *PreemptSession) MaySearch(task *api.TaskInfo, generation int) bool {
 	return true
 }
 
-// beginJob makes a job that of the current search, and reports whether preempt may search for it now. It may not if a
-// search for this job or an equal one found no node. If the budget of a session does not suffice for all jobs, those that
-// were searched wait until the others were, too.
+// beginJob makes a job the current one, and reports whether preempt may search for it now. It may not if a
+// search for this job or an equal one found no node. If the budget of a session does not suffice for all
+// jobs, those that had a search wait until the others have had one too.
 func (s *PreemptSession) beginJob(job *api.JobInfo) bool {
 	if s.job != nil && s.job.job == job {
 		return true
@@ -175,7 +176,7 @@ func (s *PreemptSession) beginJob(job *api.JobInfo) bool {
 
 	begun := &searchedJob{job: job, pendingHash: s.hashPending(job), pipelined: len(job.TaskStatusIndex[api.Pipelined])}
 	begun.kindsHash, begun.hasKinds = s.hashKinds(job)
-	if s.preempt.history.canSkip(s.session, job, begun.pendingHash) {
+	if s.preempt.history.canSkip(s.session, job, begun.pendingHash) { // an earlier session found no node
 		return false
 	}
 

@@ -59,6 +59,7 @@ func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	p.input.Quotas = []solver.Quota{{Levels: []int64{int64(card.MaxCount)}}}
 
 	cardsOnNodes := make([]card.Name, len(b.nodes)+1)
+	// What is kept from the first pod is kept from all, so what is free for it is the most that any may use.
 	first := firstByPriority(podSets)
 	for at, set := range podSets {
 		if b.jobExhausted() {
@@ -102,7 +103,7 @@ func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 		}
 	}
 
-	p.limitLevels(1) // as for victims of sibling queues, until others are added
+	p.limitLevels(1) // the victims of sibling queues; solveWithVictims sets the level of others
 
 	return p
 }
@@ -120,8 +121,9 @@ func (p *problem) setNodePool(node, pool int, name card.Name, known []card.Name)
 	}
 }
 
-// addVictimJobs adds to a problem those of some jobs that help: they use what is needed on a node that a pending pod
-// could run on. In a tree, it also adds those that release quota that is needed. It reports whether it added any.
+// addVictimJobs adds the useful ones of some victim jobs to a problem: jobs that use what is needed on a node
+// that a pending pod could run on. In a tree, also jobs that release needed quota are useful. It reports
+// whether it added any.
 func (b *problemBuilder) addVictimJobs(p *problem, victimJobs []*victimJob) (added bool) {
 	for _, victim := range victimJobs {
 		if b.jobExhausted() {
@@ -221,8 +223,8 @@ const (
 	others
 )
 
-// dimensionsOf returns the dimensions of a problem with some pod sets: what every node has, the other resources that these
-// request, and one for each of them of which nodes accept only so many pods.
+// dimensionsOf returns the dimensions of a problem with some pod sets: what every node has, the other
+// resources that they request, and one for each pod set of which a node accepts only so many pods.
 func dimensionsOf(podSets []*podSet) dimensions {
 	d := dimensions{limited: make([]int, len(podSets))}
 	known := map[corev1.ResourceName]bool{}
@@ -301,6 +303,7 @@ func (b *problemBuilder) freeOn(p *problem, pending *api.TaskInfo, node *api.Nod
 	b.addWork(p.dimensions.count)
 
 	left[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
+	// A pod set of which nodes accept only so many pods has a dimension for that, the others have -1.
 	for i, set := range p.podSets {
 		if at := p.dimensions.limited[i]; at >= 0 {
 			left[at] = float64(set.maxOnNode(index))
@@ -313,6 +316,7 @@ func (b *problemBuilder) freeOn(p *problem, pending *api.TaskInfo, node *api.Nod
 			continue
 		}
 		left[podsOfNode]--
+		// No pod of a set fits beside a pod that conflicts with the set.
 		b.forEachConflict(p, task, func(at int) { left[at]-- })
 	}
 

@@ -50,8 +50,9 @@ func (s *reclaimSession) searchInOrder(jobs []*api.JobInfo) {
 	}
 }
 
-// searchFairly searches cards for jobs in the order of fairOrder, after a session whose budget did not suffice for
-// all. Between equal ones Volcano's order of queues and jobs decides. It ends when the budget of the session does.
+// searchFairly searches cards for jobs in the order of fairOrder, after a session whose budget did not
+// suffice for all: first for namespaces whose searches took the least work. Among equal namespaces and jobs
+// Volcano's order decides. It ends when the budget of the session does.
 func (s *reclaimSession) searchFairly(jobs []*api.JobInfo) {
 	before := func(a, b *api.JobInfo) bool {
 		if a.Queue != b.Queue {
@@ -71,6 +72,7 @@ func (s *reclaimSession) searchFairly(jobs []*api.JobInfo) {
 			delete(waiting, next)
 		}
 
+		// Volcano lets an overused queue have no more, so its jobs are left out.
 		if !s.Volcano.Overused(s.Volcano.Queues[job.Queue]) && !s.searchForJob(job) {
 			return
 		}
@@ -106,6 +108,7 @@ func (s *reclaimSession) searchForJob(job *api.JobInfo) bool {
 		s.recordSearchCut(job)
 	}
 
+	// The next sessions would repeat this work, which decides whether they rest.
 	if !placed {
 		s.failedWork += s.totalWork() - before
 	}
@@ -119,7 +122,7 @@ func (s *reclaimSession) searchForJob(job *api.JobInfo) bool {
 // together first. Otherwise the first pod of a Deployment, whose minimum is one, might
 // evict a job that does not help the others.
 func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
-	missing := s.missingTasks(job)
+	missing := s.missingTasks(job) // what the job needs for its minimum
 	// more are the others that one problem can have beside the minimum, rest are for further problems.
 	more, rest := s.splitByKinds(job, missing, s.reclaimingTasks(job, missing))
 	if len(missing) > 0 {
@@ -128,6 +131,7 @@ func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
 			return false
 		}
 
+		// Only half of the budget is for all together, so that the minimum can still be tried alone.
 		together := slices.Concat(missing, more)
 		if len(more) > 0 && s.canReclaimTogether(together) && s.placeWithHalfBudget(job, together) {
 			more = nil
@@ -156,9 +160,10 @@ func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.Task
 	return placed
 }
 
-// splitByKinds divides pods into portions of at most maxPodKinds kinds, each for one problem. The pods of with are in the
-// first portion already, so their kinds count there. first are the pods that join them, rest the other portions.
-func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
+// splitByKinds divides pods into portions of at most maxPodKinds kinds, each for one problem. The pods of
+// included are in the first portion already, so their kinds count there. first are the pods that join them,
+// rest the other portions.
+func (s *reclaimSession) splitByKinds(job *api.JobInfo, included, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
 	index := map[string]int{} // of a kind among all kinds
 	portionOf := func(task *api.TaskInfo) int {
 		kind := s.finder.needsKey(job, task)
@@ -168,8 +173,8 @@ func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskI
 		return index[kind] / maxPodKinds
 	}
 
-	for _, task := range with {
-		portionOf(task)
+	for _, task := range included {
+		portionOf(task) // adds its kind to index
 	}
 
 	for _, task := range tasks {
@@ -209,9 +214,11 @@ func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskIn
 	return s.dropBeyondQuota(job, without, tasks)
 }
 
-// dropBeyondQuota drops the pods for which the queue has no quota left after the pods of beside and the pods before
-// them. Of ten thousand pending pods, few may remain, and the search need not look at the others.
-func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*api.TaskInfo {
+// dropBeyondQuota drops the pods for which the queue has no quota left after those of placedFirst and the
+// pods before them. Of ten thousand pending pods few may remain, and the search need not look at the others.
+// Pods with other alternatives may share quota: then too many remain, and the plugin refuses them when they
+// are placed.
+func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, placedFirst, tasks []*api.TaskInfo) []*api.TaskInfo {
 	left := map[string]card.Count{} // by the card names of a request
 	// takeQuota reports whether the quota has enough left for a pod, and takes that.
 	takeQuota := func(task *api.TaskInfo) bool {
@@ -235,8 +242,7 @@ func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.
 		return true
 	}
 
-	// These are placed first, so their cards are not left for the others.
-	for _, task := range beside {
+	for _, task := range placedFirst {
 		takeQuota(task)
 	}
 
@@ -251,7 +257,7 @@ func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 		if !s.mayPreempt(task) {
 			return false
 		}
-		// For such a pod, nothing is reclaimed.
+		// Nothing is reclaimed for a pod that requests none of what is reclaimed.
 		if !s.reclaimsFor(&s.RequestFor(task).Request) {
 			continue
 		}
@@ -323,24 +329,24 @@ func (f *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.
 	}
 
 	least := 0
-	used := map[queueNamespace]int{}
-	for user := range waiting {
-		if n, known := f.work[user]; known {
-			used[user] = n
-			if len(used) == 1 || n < least {
+	work := map[queueNamespace]int{}
+	for namespace := range waiting {
+		if n, known := f.work[namespace]; known {
+			work[namespace] = n
+			if len(work) == 1 || n < least {
 				least = n
 			}
 		}
 	}
 
-	for user, all := range waiting {
-		// Without any work, only a new namespace would get searches until it has as much as the others.
-		if _, known := used[user]; !known {
-			used[user] = least
+	for namespace, all := range waiting {
+		// With no work at first, a new namespace alone would get searches until it has as much as the others.
+		if _, known := work[namespace]; !known {
+			work[namespace] = least
 		}
 		slices.SortStableFunc(all, func(a, b *api.JobInfo) int { return cmp.Compare(last[a.UID], last[b.UID]) })
 	}
-	f.work = used
+	f.work = work
 	f.lastSearched = last
 
 	return waiting

@@ -60,6 +60,7 @@ const minPeriod = time.Second
 // the budget of a session suffices. If it did not suffice for all jobs, the next sessions search in fair
 // order. After a long search that placed nothing, the next sessions do not search.
 func (s *Search) Run(plugin *capacitycard.Plugin) {
+	// Parts of gangs that earlier actions placed cannot start, but they take up what this search needs.
 	undoPartialPipelines(plugin.Volcano)
 	defer plugin.Evictions.AssumeEvicted()() // until Run returns, pods whose eviction was requested count as terminating
 

@@ -48,9 +48,9 @@ func newReclaimSession(plugin *capacitycard.Plugin, search *Search) *reclaimSess
 	return s
 }
 
-// placeTasks finds nodes for pods of one job, evicts victims where cards are missing, and places the pods in the
-// session: all or none of them, or as many as possible. It reports whether it placed any. It drops pods first for which
-// this session found no plan already.
+// placeTasks finds nodes for pods of one job, evicts victims where cards are missing, and places the pods in
+// the session: all or none of them, or as many as possible. It reports whether it placed any. First it drops
+// the pods for which this session found no plan already.
 func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, allOrNone bool) bool {
 	s.sortTasks(tasks)
 	podSets, ok := s.finder.groupTasks(job, tasks, allOrNone)
@@ -62,8 +62,8 @@ func (s *reclaimSession) placeTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 	// Each repetition excludes a node that turned out not to fit, so they come to an end.
 	for !s.jobExhausted() {
 		p := s.problems.newProblem(job, podSets)
-		plan := p.solve(&s.budget, true)
-		if plan == nil { // the pods do not all fit without victims
+		plan := p.solve(&s.budget, true) // all of them, without victims
+		if plan == nil {
 			plan = s.problems.solveWithVictims(p, allOrNone)
 		}
 
@@ -152,9 +152,9 @@ func (u *unsolvablePods) dropUnsolvable(podSets []*podSet, allOrNone bool) []*po
 	return slices.DeleteFunc(podSets, isUnsolvable)
 }
 
-// rememberUnsolvable remembers that pods cannot be placed, whatever is evicted. If all were to
-// be placed, that is true for this count or these pod sets, otherwise even for one pod of each.
-// It remembers nothing if the search ended at its budget or left out nodes: the pods may fit after all.
+// rememberUnsolvable remembers that pods cannot be placed, whatever is evicted. If all were to be placed,
+// that is true for this count or these pod sets, otherwise even for one pod of each. It remembers nothing if
+// the search ended at its budget, or of pods for which it left out nodes: they may fit after all.
 func (u *unsolvablePods) rememberUnsolvable(podSets []*podSet, allOrNone bool) {
 	hasExcludedNodes := func(set *podSet) bool { return len(set.excluded)+len(set.maxByNode) > 0 }
 	if u.jobExhausted() || u.searchCut || (allOrNone && slices.ContainsFunc(podSets, hasExcludedNodes)) {
@@ -170,14 +170,14 @@ func (u *unsolvablePods) rememberUnsolvable(podSets []*podSet, allOrNone bool) {
 			continue
 		}
 
-		n := 1
+		count := 1
 		if allOrNone {
-			n = len(set.tasks)
+			count = len(set.tasks)
 		}
 
 		key := u.unsolvableKeyOf(set)
-		if known, ok := u.unsolvable[key]; !ok || n < known {
-			u.unsolvable[key] = n
+		if known, ok := u.unsolvable[key]; !ok || count < known {
+			u.unsolvable[key] = count
 		}
 	}
 }

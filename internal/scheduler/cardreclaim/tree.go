@@ -130,7 +130,8 @@ func (b *problemBuilder) limitVictimJob(p *problem, victim *victimJob, solverJob
 			isUseful = isUseful || p.tree.lacksQuota[release.Quota]
 		}
 
-		// Limits of what is borrowed cannot refuse a pod that the reclaim matrix allows to evict.
+		// Limits of what is borrowed refuse only pods that are victims by the tree, not those by the reclaim
+		// matrix.
 		pod.OnlyCounts = !victim.byTree[i]
 		takes, isAllowed := b.takesOf(p, victim, i, charge, usesNeeded)
 		pod.Takes = takes
@@ -169,6 +170,7 @@ func (p *problem) releasesOf(charge *quota.Charge) []solver.QuotaAmount {
 // of what is needed. usesNeeded is set if the job uses cards that the pending pods need.
 func (b *problemBuilder) takesOf(p *problem, victim *victimJob, i int, charge *quota.Charge, usesNeeded bool) (takes []solver.TakeAmount, isAllowed bool) {
 	isAllowed = true
+	// borrowed: the limit protects what the queues deserve, otherwise their guarantees.
 	add := func(name quota.Resource, amount int64, borrowed bool) {
 		for _, queue := range victim.path {
 			limit, most := b.takeLimitFor(p, takeKey{queue, name, borrowed}, amount)
@@ -184,8 +186,8 @@ func (b *problemBuilder) takesOf(p *problem, victim *victimJob, i int, charge *q
 		}
 	}
 
-	// By the tree a pod is a victim only if its queues have borrowed. One by the service types counts, too, so that
-	// the tree does not take what these take already.
+	// By the tree a pod is a victim only if its queues have borrowed. A victim by the service types counts
+	// too: what it gives back, the tree does not take again.
 	names, isBorrower := b.borrowedNames(p, victim, charge, usesNeeded)
 	for _, name := range names {
 		add(name, charge.Amount(name), true)
@@ -204,12 +206,14 @@ func allowsTake(most, amount int64, borrowed, byTree bool) bool {
 	return most > 0 && most >= amount
 }
 
-// borrowedNames returns of which names the victim's queues must use more than they deserve, so that a pod may be evicted by
-// the tree: of its cards that are needed. If its job uses no needed cards, it is evicted for CPU and memory. Then it is all
-// cards of the pod, which go with it, and one of CPU and memory that the queues have borrowed. isBorrower is false if they
-// have borrowed neither.
+// borrowedNames returns what the victim's queues must have borrowed so that the tree allows to evict a pod:
+// the cards of the pod that are needed. A job that uses no needed cards is evicted for CPU and memory. Then
+// it is all cards of the pod, which go with it, and the first of CPU and memory that all of its queues have
+// borrowed. isBorrower is false if they have borrowed neither. usesNeeded is set if the job uses cards that
+// the pending pods need.
 func (b *problemBuilder) borrowedNames(p *problem, victim *victimJob, charge *quota.Charge, usesNeeded bool) (names []quota.Resource, isBorrower bool) {
 	for _, c := range charge.Cards {
+		// Only what the pending pods need has a pool above 0.
 		if name := quota.Resource(c.Name); c.Count > 0 && (!usesNeeded || p.pools[name] > 0) {
 			names = append(names, name)
 		}

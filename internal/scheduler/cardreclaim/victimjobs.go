@@ -85,6 +85,7 @@ func (f *victimFinder) newVictimJob(reclaimer *api.TaskInfo, key victimKey, job 
 		return nil
 	}
 
+	// In a tree, findInTree refuses jobs that are charged to the reclaimer's own queue or to several queues.
 	victim := &victimJob{job: job, solverJob: solver.Job{Whole: true}, runningSince: gang.RunningSince(job), priority: f.rules.JobPriority(job)}
 	if !f.listVictimTasks(reclaimer, victim) || (f.IsTree() && !f.findInTree(own, victim)) {
 		return nil

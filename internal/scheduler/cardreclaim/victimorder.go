@@ -69,8 +69,9 @@ func (f *victimFinder) rankVictimJobs(victimJobs []*victimJob) {
 	}
 }
 
-// precedenceOf returns the precedence of a whole job, which is that of its highest pod, and of
-// each of its pods. With VictimOrder Loss, priorities do not count, so they stay 0.
+// precedenceOf returns the precedence of a whole job, which is that of its highest pod, and of each of its
+// pods. But a whole job is blocked if a PodDisruptionBudget forbids to evict all of its pods together. With
+// VictimOrder Loss, priorities do not count, so they stay 0.
 func (f *victimFinder) precedenceOf(victim *victimJob) (job precedence, pods []precedence) {
 	isBlocked, areAllBlocked := f.disruptionBudgets.findBlocked(victim.tasks)
 	byPriority := f.rules.VictimOrder() == v1alpha1.VictimsByPriority

@@ -50,10 +50,10 @@ func (r PodGroupRequests) RemoveStale(session uint64) {
 	maps.DeleteFunc(r, func(_ types.UID, known *PodGroupRequest) bool { return session-known.lastSession > 1 })
 }
 
-// PodGroupRequestFor returns what a PodGroup without pods requests: for that of a Volcano job what
-// its templates request, else minResources, and card.request. It parses only a changed PodGroup,
-// since the longest card.request takes milliseconds. Volcano copies the PodGroup in each session, so the texts are
-// compared. Callers must not change the requests.
+// PodGroupRequestFor returns what a PodGroup without pods requests: by the templates of its Volcano job, by
+// minResources if it has no such job, and by the annotation card.request. It parses only a changed PodGroup,
+// since the longest card.request takes milliseconds. Volcano copies the PodGroup in each session, so the
+// texts are compared. Callers must not change the requests.
 func (v *Votes) PodGroupRequestFor(job *api.JobInfo) *PodGroupRequest {
 	annotation, hasAnnotation := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	read := PodGroupRequest{
@@ -74,9 +74,10 @@ func (v *Votes) PodGroupRequestFor(job *api.JobInfo) *PodGroupRequest {
 		return known
 	}
 
+	// card.request is the total of all pods. The larger of it and the minimum counts.
 	read.JobRequest, read.refusal = v.announcedBy(&read, hasAnnotation)
 	if hasAnnotation {
-		least, _ := v.announcedBy(&read, false) // what would do, for withTotalHint
+		least, _ := v.announcedBy(&read, false) // the minimum, which withTotalHint compares
 		read.minimumCards = sumCards(least.Cards)
 	}
 

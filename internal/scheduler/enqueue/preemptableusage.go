@@ -32,9 +32,10 @@ type queuePriority struct {
 	priority int32
 }
 
-// checkEnqueueBesidePreemptable is CheckEnqueue for a job that may preempt others: it counts
-// what these use as elastic. Otherwise the jobs of a full queue would keep out every job that
-// may preempt them, since Volcano's preempt passes over jobs that are not enqueued.
+// checkEnqueueBesidePreemptable returns what a job's queue lacks for its request, nil if it lacks nothing.
+// For a job that may preempt others, what these others use counts as elastic: it does not keep the job out.
+// Otherwise a full queue would keep out every job that may preempt there, since Volcano's preempt passes over
+// jobs that are not enqueued.
 func (v *Votes) checkEnqueueBesidePreemptable(job *api.JobInfo, request quota.JobRequest) *quota.InsufficientQuota {
 	insufficient := v.Ledger.CheckEnqueue(string(job.Queue), v.sums.Of, request, v.Args.OverCommitFactor)
 	if insufficient == nil || !v.mayPreemptOnceEnqueued(job) {
@@ -122,8 +123,8 @@ func (v *Votes) defaultPriorityClass() (lowest *schedulingv1.PriorityClass) {
 	return lowest
 }
 
-// preemptableUsageFor returns what jobs of lower priority use in a queue and may give as a
-// whole, and what pods use whose eviction is under way. It is summed once in a session.
+// preemptableUsageFor returns what those jobs of lower priority use in a queue that may be evicted as a
+// whole, and what pods use whose eviction was requested. It is summed once in a session.
 func (v *Votes) preemptableUsageFor(key queuePriority) *preemptableUsage {
 	if known := v.preemptableUsages[key]; known != nil {
 		return known
@@ -140,7 +141,8 @@ func (v *Votes) preemptableUsageFor(key queuePriority) *preemptableUsage {
 		}
 	}
 
-	// An evicted pod keeps its charge until it is deleted, but its quota is on the way already.
+	// A pod whose eviction was requested keeps its charge until it is deleted, but the quota will be released
+	// soon. A charge that does not count as used has been released already.
 	for _, task := range v.evictions.Requested {
 		charge := v.ChargeInQueue(key.queue, task)
 		state := v.Cache.Pods[task.Pod.UID]

@@ -62,7 +62,7 @@ func (r *Reserver) ReserveForJob(job *api.JobInfo, allocated int, barred bool) {
 // does not wait.
 func (r *Reserver) reserveMinimum(job *api.JobInfo) {
 	isRunning := job.PodGroup.Status.Phase == scheduling.PodGroupRunning
-	// mayReserve lets the job wait, so a running job is asked only once it lacks something.
+	// mayReserve notes that the job waits, so a running job is asked only once it lacks something.
 	if !isRunning && !r.mayReserve(job) {
 		return
 	}
@@ -77,8 +77,9 @@ func (r *Reserver) reserveMinimum(job *api.JobInfo) {
 		return
 	}
 
+	// The excess is what the job requests beyond that with which it was enqueued.
 	excess := r.Cache.Reservations.UnreservedExcess(job, request)
-	if !r.sums.fitsAlone(job, request) {
+	if !r.sums.fitsAlone(job, request) { // it cannot start, for example because the quota was lowered
 		return
 	}
 

@@ -83,8 +83,8 @@ func (s *Sums) jobCharges(job *api.JobInfo) (charges []*quota.Charge) {
 	return charges
 }
 
-// elasticUsage returns what a job uses, and how much of it is above the minimum: that of its
-// smallest pods.
+// elasticUsage returns what a job uses, and how much of it is above the minimum: that of its smallest pods.
+// aboveMinimum is how many pods that are.
 func (s *Sums) elasticUsage(job *api.JobInfo, aboveMinimum int) quota.ElasticUsage {
 	usage := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64

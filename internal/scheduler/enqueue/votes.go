@@ -67,8 +67,9 @@ func (v *Votes) Check(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	return request, refusal
 }
 
-// MissingMinimum returns what a job still needs for its minMember. It reads the pods once they
-// exist, and before them the annotation card.request and minResources.
+// MissingMinimum returns what a job still needs for its minMember, or a refusal that does not depend on what
+// its queue has left. It reads the pods once they exist, before them what the PodGroup announces. In a tree,
+// IsUnreclaimable is set if other queues could reclaim none of the pods.
 func (v *Votes) MissingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if len(job.Tasks) == 0 {
 		known := v.PodGroupRequestFor(job)
@@ -89,7 +90,8 @@ func (v *Votes) MissingMinimum(job *api.JobInfo) (quota.JobRequest, *workload.Re
 		}
 
 		all.Add(request.Request)
-		isUnreclaimable = isUnreclaimable && request.IsUnreclaimable // set only if all are; else each pod is checked alone
+		// If only some are, each pod is checked when it is placed.
+		isUnreclaimable = isUnreclaimable && request.IsUnreclaimable
 	}
 
 	all.IsUnreclaimable = isUnreclaimable
@@ -128,7 +130,7 @@ func (v *Votes) checkEnqueueQuota(job *api.JobInfo, request quota.JobRequest) *w
 		return nil
 	}
 
-	v.nameOneOfAny(insufficient)
+	v.nameOneOfAny(insufficient) // no list of all cards of the fleet
 	refusal := v.QueueRules[job.Queue].RefusalFor(insufficient)
 	if v.refusedRequests == nil {
 		v.refusedRequests = map[refusedRequest]*workload.Refusal{}

@@ -36,9 +36,11 @@ func (k *Kept) AwaitedOn(r snapshot.CheckInput, node *api.NodeInfo) (kept card.C
 	return kept
 }
 
-// isKeptFrom reports whether the cards of a waiting pod are kept from another pod on a node. They are not kept from
-// pods of its own job, nor from jobs of its queue with a higher priority. In flat queues they are kept from pods
-// from which it could reclaim them, and everywhere from jobs that come after one below its minimum.
+// isKeptFrom reports whether the cards of a waiting pod are kept from another pod, that of r, on a node. They
+// are not kept from pods of its own job, nor from jobs of its queue with a higher priority. In a tree, what a
+// queue deserves comes before what another one would borrow. In flat queues, they are kept from pods from
+// which the waiting pod could reclaim them. Everywhere they are kept from jobs that come after the waiting
+// one because that one runs below its minimum.
 func (k *Kept) isKeptFrom(awaiting *AwaitingPod, r snapshot.CheckInput, node *api.NodeInfo) bool {
 	if awaiting.Job == r.Job || (awaiting.Job.Queue == r.Job.Queue && awaiting.Job.Priority < r.Job.Priority) {
 		return false
@@ -50,7 +52,7 @@ func (k *Kept) isKeptFrom(awaiting *AwaitingPod, r snapshot.CheckInput, node *ap
 
 	if k.IsTree() {
 		name, _ := k.Inventory.CardOnNode(node.Name, r.Request.Resource)
-		// What a queue deserves comes before what another one would borrow.
+		// If both pods borrow or neither does, comesAfter decides.
 		switch isDeserved := k.DeservesCard(r, name); {
 		case isDeserved && awaiting.Borrows:
 			return false

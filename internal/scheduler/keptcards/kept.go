@@ -148,8 +148,9 @@ type jobWithFreedCards struct {
 	tasks []*api.TaskInfo
 }
 
-// jobsWithFreedCards returns the jobs with pending pods for which cards were freed. Jobs and their
-// pods come in the order in which that happened: a lowered quota ends what was freed last.
+// jobsWithFreedCards returns the jobs with pending pods for which cards were freed. Jobs and their pods come
+// in the order in which that happened. So after the quota was lowered, those lose their cards for which they
+// were freed last.
 func (k *Kept) jobsWithFreedCards(freed map[types.UID]Nomination) []jobWithFreedCards {
 	compare := func(a, b *api.TaskInfo) int {
 		return cmp.Or(freed[a.Pod.UID].Since.Compare(freed[b.Pod.UID].Since), cmp.Compare(a.UID, b.UID))

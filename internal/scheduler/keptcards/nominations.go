@@ -9,7 +9,7 @@ import (
 
 // SaveNominations stores the nodes to which pods are pipelined when the session closes, and keeps older
 // nominations while evicted pods leave the node. The API server may be too slow to show either by the
-// next session. Those of preemptors say that pods were evicted for them.
+// next session. A nomination preempts if pods were evicted for its pod.
 func (k *Kept) SaveNominations() {
 	nominations := map[types.UID]Nomination{}
 	for uid, nomination := range k.freed.Nominations {
@@ -20,7 +20,7 @@ func (k *Kept) SaveNominations() {
 
 	for _, job := range k.Volcano.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
-			if nominations[task.Pod.UID].Node != task.NodeName {
+			if nominations[task.Pod.UID].Node != task.NodeName { // for the same node, the older one stays
 				preempts := k.Preemptors[task.Pod.UID] || k.freed.Nominations[task.Pod.UID].preempts
 				nominations[task.Pod.UID] = Nomination{Node: task.NodeName, Since: k.Now(), preempts: preempts}
 			}

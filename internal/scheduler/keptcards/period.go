@@ -64,8 +64,8 @@ func (p periods) isOver(nomination Nomination) bool {
 	return p.Now().Sub(since) >= keptPeriod
 }
 
-// lastVictimSeen returns when a session last saw a victim of a plan that was not overdue. It looks once a session,
-// and drops the victims that are gone from the plan.
+// lastVictimSeen returns when a session last saw a victim of a plan that was not overdue. An overdue one
+// should have ended. It looks once a session, and removes from the plan the victims that have ended.
 func (p periods) lastVictimSeen(plan *evictionPlan) time.Time {
 	if plan.session == p.Cache.SessionCount {
 		return plan.lastSeen

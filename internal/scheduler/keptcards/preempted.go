@@ -50,8 +50,8 @@ func (k *Kept) KeepPreemptedCards(tasks, victims []*api.TaskInfo) {
 	}
 }
 
-// loadPreemptedCards finds the pending pods for which cards are kept that preempt freed, and forgets all others.
-// kept is what is kept of the quotas of a tree for other pods, to which it adds.
+// loadPreemptedCards finds the pending pods for which preempt freed cards that are still kept, and forgets
+// all others. kept is what is kept of the quotas of a tree for other pods, to which it adds.
 func (k *Kept) loadPreemptedCards(kept map[snapshot.QueueCard]card.Count) {
 	k.preemptedCards = preemptedCards{}
 	if len(k.freed.Preempted) == 0 {
@@ -175,8 +175,8 @@ func (k *Kept) DeductKept(r snapshot.CheckInput, released quota.Released) quota.
 	return released
 }
 
-// CheckKeptQuota returns why the quota has no room for a pod besides what preempt freed for others, nil if it has.
-// Once a node is chosen its card counts, before that any card of the request.
+// CheckKeptQuota returns why the quota does not suffice for a pod beside what preempt freed for others, nil
+// if it does. Once a node is chosen its card counts, before that any card of the request.
 func (k *Kept) CheckKeptQuota(r snapshot.CheckInput) *workload.Refusal {
 	// A pod whose card no node names takes none of the kept quota.
 	hasNoCard := r.Request.Count > 0 && len(r.Request.Names) == 0
@@ -190,6 +190,7 @@ func (k *Kept) CheckKeptQuota(r snapshot.CheckInput) *workload.Refusal {
 		request = request.On(name)
 	}
 
+	// What is kept for others counts against the pod: less is released for it.
 	within := r.Within()
 	within.Released = k.DeductKept(r, within.Released)
 	refusal := k.CheckWithin(r, request, within)

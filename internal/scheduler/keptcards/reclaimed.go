@@ -50,7 +50,8 @@ func (k *Kept) Load() {
 	for _, freed := range k.jobsWithFreedCards(k.freed.Reclaimed) {
 		job := freed.job
 		tasks, others := k.tasksKeepingCards(job, freed.tasks, kept)
-		// A pod that lost its cards still counts in its gang, until the time is over for which they were kept.
+		// A pod that lost its cards still counts in its gang, until the time is over for which they were
+		// kept. Then its nomination has no node.
 		for _, task := range others {
 			waiting[task.Pod.UID] = true
 			nomination := k.freed.Reclaimed[task.Pod.UID]
@@ -61,7 +62,10 @@ func (k *Kept) Load() {
 			nomination := k.freed.Reclaimed[task.Pod.UID]
 			waiting[task.Pod.UID] = true
 			k.keepQuota(task, job.Queue, nomination.Node)
-			k.reclaimedCards[nomination.Node] = append(k.reclaimedCards[nomination.Node], keptCardsOwner{task, job.Queue, k.ServiceType(task), k.Volcano.Queues[job.Queue].Queue.Spec.Priority, nomination.from})
+			k.reclaimedCards[nomination.Node] = append(k.reclaimedCards[nomination.Node], keptCardsOwner{
+				task: task, queue: job.Queue, serviceType: k.ServiceType(task),
+				priority: k.Volcano.Queues[job.Queue].Queue.Spec.Priority, from: nomination.from,
+			})
 		}
 	}
 
@@ -80,7 +84,7 @@ func (k *Kept) tasksKeepingCards(job *api.JobInfo, pending []*api.TaskInfo, kept
 	added := maps.Clone(kept)
 	for _, task := range pending {
 		nomination := k.freed.Reclaimed[task.Pod.UID]
-		if k.periods.isOver(nomination) || k.CheckQueue(job) != nil {
+		if k.periods.isOver(nomination) || k.CheckQueue(job) != nil { // the caller forgets the pod
 			continue
 		}
 
@@ -119,11 +123,11 @@ func (k *Kept) countWithoutCard(tasks []*api.TaskInfo, queue api.QueueID, amount
 	return count
 }
 
-// FitsBesideReclaimed reports whether a pod fits a node besides the cards kept for pending reclaimers that
-// may reclaim from this pod, or from which this pod of a tree would borrow. They are also kept from
-// the queues that lost them: a gang goes as a whole, so a queue may then be below what it deserves,
-// and would take back what the reclaimer waits for. What this session placed is already counted on
-// the node.
+// FitsBesideReclaimed reports whether a pod fits a node beside the cards that are kept there for pending
+// reclaimers. They are kept from it if the reclaimer may reclaim from it, or if in a tree it would borrow
+// them. They are also kept from the queues that lost them: a gang is evicted as a whole, so a queue may then
+// be below what it deserves, and would take back what the reclaimer waits for. A reclaimer that is placed is
+// counted on the node already.
 func (k *Kept) FitsBesideReclaimed(r snapshot.CheckInput, node *api.NodeInfo) bool {
 	owners := k.reclaimedCards[node.Name]
 	if len(owners) == 0 {

@@ -62,7 +62,7 @@ func StopReason(ctx context.Context) error {
 // runElections is Run with another source of elections, for tests. newElection returns one that was not run yet.
 func runElections(ctx context.Context, others *OtherSchedulers, newElection func() *election) error {
 	for {
-		if others.waitUntilNone(ctx) != nil {
+		if others.waitUntilNone(ctx) != nil { // ctx has ended
 			return StopReason(ctx)
 		}
 
@@ -114,10 +114,8 @@ func (c *Candidate) leadBehind(fence *fence) func(context.Context) error {
 			return err
 		}
 
-		select {
-		case <-term.Done(): // confirmNone does not report it
+		if term.Err() != nil { // confirmNone does not report it
 			return nil
-		default:
 		}
 
 		// All writes of the scheduler and of its heartbeat pass the fence.

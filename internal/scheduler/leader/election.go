@@ -37,9 +37,9 @@ type election struct {
 	hasLed bool
 }
 
-// run waits until this process is elected, leads, and stops when ctx ends. Then no write of the
-// scheduler is in flight, none will start, and the lease is free. Any other end is an error,
-// and the process must exit at once: only the fence refuses its writes.
+// run waits until this process is elected, leads, and stops when ctx ends. Then no write of the scheduler is
+// in flight, none will start, and the lease is free. Any other end is an error. Then the process must exit at
+// once: its scheduler may still run, and only the fence refuses its writes.
 func (e *election) run(ctx context.Context) error {
 	if !e.config.LeaderElect {
 		return e.leadWithoutLease(ctx)
@@ -134,7 +134,7 @@ func (e *election) leadWithoutLease(ctx context.Context) error {
 	case cause = <-failed:
 	}
 
-	const writeTimeout = 5 * time.Second
+	const writeTimeout = 5 * time.Second // no lease bounds how long a write may take
 	if !e.fence.closeAndWait(writeTimeout) {
 		return errors.Join(cause, errWriteInFlight)
 	}

@@ -148,7 +148,8 @@ func (o *OtherSchedulers) pollForAny(ctx context.Context, isDone func(error) boo
 	return err
 }
 
-// listPods returns the pods of other schedulers, as the API server knows them now.
+// listPods returns the pods of other schedulers, as the API server knows them now. Beside an error they are
+// those of the namespaces that could be read.
 func (o *OtherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	if o.selector == nil {
 		return nil, nil
@@ -175,8 +176,8 @@ func (o *OtherSchedulers) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	return podsOfOtherSchedulers(pods, o.ownPod), unread
 }
 
-// reportObstacle reports what this process waits for in the log, on the pods and on the
-// readiness page.
+// reportObstacle reports what this process waits for ("" for nothing) in the log, on the readiness page and
+// on the pods that are the obstacle. It reports only a change, and once on each pod.
 func (o *OtherSchedulers) reportObstacle(obstacle string, pods []*corev1.Pod) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -50,13 +50,14 @@ func (p *Preemption) selectInAttempt(attempt *preemptionAttempt, job *api.JobInf
 
 	candidates, breaks := p.preemptionCandidates(preemptor, preemptees)
 	conflicting, victims, useful := p.victims.Select(preemptor, node, name, candidates, breaks)
-	// No pod goes where that does not help, nor for a pod that fits another node of its gang.
+	// No pod is evicted where that does not help, nor for a pod that fits on another node without evictions.
 	attempt.refused = !useful || (len(victims) > 0 && p.fitsOnGangNode(preemptor, job, attempt.node))
 	attempt.conflicting = conflicting
 	if len(p.stuck.ByNode[node.Name]) > 0 || p.kept.KeepsCardsOn(preemptor, node) {
-		attempt.conflicting = victims // Volcano counts what is stuck or kept, and would evict too few
+		attempt.conflicting = victims // Volcano counts what is stuck or kept as free, and would evict too few
 	}
 
+	// More terminating pods than the headroom would keep the preemptor itself from starting.
 	if attempt.refused || p.victims.ExceedsEvictionHeadroom(job.Queue, name, victims) {
 		return nil
 	}
@@ -76,12 +77,12 @@ func (p *Preemption) wouldEvictInVain(preemptor *api.TaskInfo, node *api.NodeInf
 	return len(victims) > 0 && (p.isRefusedIgnoringQuota(preemptor, node) || p.costsLessElsewhere(preemptor, victims, breaks))
 }
 
-// fitsOnGangNode reports whether a pod needs no eviction on a node because another node fits
+// fitsOnGangNode reports whether a pod needs no eviction on the node of an attempt because another node fits
 // it: one to which pods of its job are pipelined, or one that an evicted gang leaves.
-func (p *Preemption) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, except string) bool {
+func (p *Preemption) fitsOnGangNode(task *api.TaskInfo, job *api.JobInfo, attempted string) bool {
 	fits := func(name string) bool {
 		node, known := p.Volcano.Nodes[name]
-		if !known || name == except {
+		if !known || name == attempted {
 			return false
 		}
 		if _, allowed := p.CardOn(task, name); !allowed || !p.victims.MissingAmounts(task, node).IsZero() {
@@ -118,13 +119,15 @@ func (p *Preemption) AllocatableInAttempt(r snapshot.CheckInput) (isAllocatable,
 // fitsInAttempt reports whether a pod fits on the node of an attempt after the evictions so far. Where Volcano does not
 // name the node (""), it must fit on every node that Volcano may mean.
 func (p *Preemption) fitsInAttempt(r snapshot.CheckInput, attempt *preemptionAttempt) bool {
+	// The rest of gangs that the evictions break is evicted too, and releases its quota.
 	released := p.ReleasedBy(r.Job.Queue, p.run.tasksToComplete()...)
 	r.Released = &released
 	if attempt.refused || p.RunChecks(snapshot.PodChecks, r) != nil || (attempt.node == "" && p.isKeptNodeFor(r)) {
 		return false
 	}
 
-	// Volcano ends its evictions as soon as the pod is allocatable and fits.
+	// Volcano ends its evictions as soon as the pod is allocatable and fits. All of these must be evicted
+	// before.
 	for _, victim := range attempt.conflicting {
 		if p.Volcano.Jobs[victim.Job].Tasks[victim.UID].Status != api.Releasing {
 			return false

@@ -28,8 +28,9 @@ func (p *Preemption) preemptionCandidates(preemptor *api.TaskInfo, preemptees []
 	return candidates, breaks
 }
 
-// protectGangs removes from candidates the pods whose eviction breaks a gang, which means that all of it ends, if the gang
-// cannot be evicted as a whole. breaks are the remaining ones that break a gang.
+// protectGangs returns the candidates that may be evicted: elastic pods, and others of gangs that may be
+// evicted as a whole. breaks are those others: the eviction of one breaks its gang, which means that all of
+// it is evicted.
 func (p *Preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (remaining []*api.TaskInfo, breaks map[api.TaskID]bool) {
 	run := p.run
 	allowances := map[api.JobID]*victims.Allowance{}
@@ -44,8 +45,8 @@ func (p *Preemption) protectGangs(preemptor *api.TaskInfo, candidates []*api.Tas
 			allowances[job.UID] = run.allowanceFor(job)
 		}
 
-		// A job never breaks for one of its own pods. Where gangs are not completed, only a job with one placed pod
-		// goes as a whole.
+		// A job never breaks for one of its own pods. Volcano's own action breaks only jobs with one placed
+		// pod. TakeElastic counts the pod as taken.
 		if allowances[job.UID].TakeElastic(candidate) {
 			remaining = append(remaining, candidate)
 		} else if allowances[job.UID].WholeJob && job.UID != preemptor.Job && (p.run != nil || len(tasksOnNodes(job)) == 1) {

@@ -15,8 +15,9 @@ func (c *evictionCost) compare(other *evictionCost) int {
 	return cmp.Or(cmp.Compare(c.job, other.job), cmp.Compare(c.pod, other.pod), victims.CompareBool(c.breaksGang, other.breaksGang), cmp.Compare(c.loss, other.loss))
 }
 
-// costOf returns what the eviction of pods costs. Its priorities are those of the highest job, and of its highest
-// pod among them. The loss of a job that breaks counts once.
+// costOf returns what the eviction of pods costs. Its priorities are those of the highest job, and of its
+// highest pod among them. breaks are the pods whose eviction breaks their gang: that loses the whole job,
+// which counts once.
 func (p *Preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool) *evictionCost {
 	cost := &evictionCost{job: math.MinInt32, pod: math.MinInt32}
 	broken := map[api.JobID]bool{}
@@ -40,10 +41,11 @@ func (p *Preemption) costOf(victims []*api.TaskInfo, breaks map[api.TaskID]bool)
 	return cost
 }
 
-// costsLessElsewhere reports whether the preemptor could run on another node for which evictions cost less:
-// pods of lower priority, a smaller gang, or none has to go. It compares no other nodes for a victim of the
-// preemptor's own job. Nor does it where victims of the lowest priority of the queue break no gang: that would cost
-// more than it spares.
+// costsLessElsewhere reports whether the preemptor could run on another node without evictions, or with
+// evictions that cost less: of lower priority, without breaking a gang, or with less loss. It compares no
+// other nodes in Volcano's own action, which has no run, nor for a victim of the preemptor's own job. Nor does
+// it where victims of the lowest priority of the queue break no gang: that would cost more than it spares.
+// victims has at least one pod.
 func (p *Preemption) costsLessElsewhere(preemptor *api.TaskInfo, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
 	if p.run == nil || victims[0].Job == preemptor.Job {
 		return false
@@ -93,7 +95,8 @@ func (p *Preemption) evictionCostOn(preemptor *api.TaskInfo, node *api.NodeInfo)
 	for _, task := range node.Tasks {
 		job := p.Volcano.Jobs[task.Job]
 		if job != nil && job.Queue == queue && isOffered(job, task, preemptor) {
-			// Topology-aware preemption clones nodes in other goroutines, and that writes the node's own copies.
+			// The job's pods, not the node's: topology-aware preemption clones nodes in other goroutines, and
+			// that writes to the pods of the node.
 			offered = append(offered, job.Tasks[task.UID])
 		}
 	}

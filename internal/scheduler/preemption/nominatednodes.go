@@ -36,9 +36,9 @@ func (p *Preemption) computeAwaitsNominatedNode(task *api.TaskInfo) bool {
 		p.Volcano.PredicateForPreemptAction(task, node) == nil
 }
 
-// hideOldNominations hides the nominated nodes of pending pods that no evicted pod leaves, until
-// the returned function is called. Volcano also writes nodes of placements that it undid, and never
-// withdraws one. It would let no such pod preempt while the node passes the predicates.
+// hideOldNominations hides the nominated node of each pending pod if no evicted pod is on it, until the
+// returned function is called. Volcano also nominates nodes of placements that it undid, and never withdraws
+// a nomination. It would let no such pod preempt while the node passes the predicates.
 func (p *Preemption) hideOldNominations() (restore func()) {
 	hidden := map[*api.TaskInfo]*corev1.Pod{}
 	for _, job := range p.Volcano.Jobs {
@@ -50,7 +50,7 @@ func (p *Preemption) hideOldNominations() (restore func()) {
 			hidden[task] = task.Pod
 			pod := *task.Pod // the original belongs to the informer
 			pod.Status.NominatedNodeName = ""
-			p.Cache.ReplaceObject(task.Pod, &pod)
+			p.Cache.ReplaceObject(task.Pod, &pod) // it knows pods by their objects
 			task.Pod = &pod
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"cardquota.dev/operator/internal/scheduler/snapshot"
 )
 
-// Preempt runs Volcano's action preempt, which execute is, and returns the pods it evicts, by job. A gang
-// loses only elastic pods, or all pods. The caller carries out the evictions.
+// Preempt runs execute, which is Volcano's action preempt, and returns the pods that it evicts in the
+// session, by job. A gang loses only elastic pods, or all pods. The caller carries out the evictions.
 func (p *Preemption) Preempt(hooks Hooks, execute func()) [][]*api.TaskInfo {
 	p.Cache.EvictionPolicies = hooks.PolicyFor
 	run := newPreemptRun(p, hooks)
@@ -117,8 +117,8 @@ func (p *Preemption) executeByQueue(execute func()) {
 	waiting := findWaitingQueues(p.Session)
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo).UID
-		p.run.limitBorrowing(queue, waiting)
-		p.Volcano.Jobs = byQueue[queue] // the action finds only these
+		p.run.limitBorrowing(queue, waiting) // not what another queue deserves and waits for
+		p.Volcano.Jobs = byQueue[queue]      // the action finds only these
 		execute()
 	}
 }

@@ -28,7 +28,7 @@ func newPreemptRun(p *Preemption, hooks Hooks) *preemptRun {
 // is evicted for each job for which a pod of it is.
 func (r *preemptRun) victimsByPreemptor() map[api.JobID][]*api.TaskInfo {
 	byPreemptor := map[api.JobID][]*api.TaskInfo{}
-	withRest := map[[2]api.JobID]bool{}
+	withRest := map[[2]api.JobID]bool{} // pairs of a gang and a preemptor that has its rest
 	for id, evicted := range r.evicted {
 		for _, task := range evicted {
 			preemptor, known := r.evictedFor[task.UID]
@@ -105,13 +105,14 @@ func (r *preemptRun) undoEviction(task *api.TaskInfo) {
 	snapshot.RestoreBound(r.preemption.Volcano, rest.bound)
 }
 
-// completeGangs evicts, in the session, the rest of each job that would run below its minimum.
+// completeGangs evicts, in the session, the rest of each job that would run below its minimum. r is nil
+// outside of the action preempt.
 func (r *preemptRun) completeGangs() {
 	if r == nil {
 		return
 	}
 
-	// RecordEviction counts only what Volcano evicts.
+	// While it is set, recordEviction ignores the evictions: it counts only those of Volcano.
 	r.evictingRest = true
 	defer func() { r.evictingRest = false }()
 
@@ -131,7 +132,7 @@ func (r *preemptRun) completeGangs() {
 			}
 
 			rest.tasks = append(rest.tasks, task)
-			if status == api.Bound {
+			if status == api.Bound { // Volcano's Discard would restore it as Running
 				rest.bound = append(rest.bound, task)
 			}
 		}
@@ -213,6 +214,7 @@ func (r *preemptRun) allowanceFor(job *api.JobInfo) *victims.Allowance {
 	r.allowances.Lock()
 	defer r.allowances.Unlock()
 
+	// Each eviction changes what jobs can lose.
 	if r.allowances.jobs == nil || r.allowances.evictions != r.evictions {
 		r.allowances.jobs = map[api.JobID]*victims.Allowance{}
 		r.allowances.evictions = r.evictions

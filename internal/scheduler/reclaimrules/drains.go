@@ -13,7 +13,7 @@ import (
 // Drains finds what stop policies drain.
 type Drains struct{ *snapshot.Session }
 
-// DrainedJobs returns the jobs with running pods that are drained, see DrainedQueue, in the order of their UIDs.
+// DrainedJobs returns the jobs with running pods that a stop policy drains, in the order of their UIDs.
 func (d *Drains) DrainedJobs() (jobs []*api.JobInfo) {
 	hasDraining := false
 	for _, rules := range d.QueueRules {

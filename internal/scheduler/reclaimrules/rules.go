@@ -32,8 +32,8 @@ func (r *Rules) CanReclaim(task *api.TaskInfo) bool {
 }
 
 // CanReclaimFrom reports whether a pod may reclaim from another one by any rule.
-func (r *Rules) CanReclaimFrom(reclaimer, reclaimee *api.TaskInfo) bool {
-	return r.ReclaimRule(reclaimer, reclaimee) != NotReclaimable
+func (r *Rules) CanReclaimFrom(reclaimer, victim *api.TaskInfo) bool {
+	return r.ReclaimRule(reclaimer, victim) != NotReclaimable
 }
 
 // HasReachedMinRuntime reports whether the pod's job has run for the minimum runtime of its
@@ -75,15 +75,15 @@ const (
 // ReclaimRule returns by which rule a pod may reclaim from another one, whatever their queues
 // use now. The victim must be evictable, and in a reclaimable queue. Its queue is the one that is
 // charged for it, also after its PodGroup moved.
-func (r *Rules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) Kind {
+func (r *Rules) ReclaimRule(reclaimer, victim *api.TaskInfo) Kind {
 	reclaimerJob := r.Volcano.Jobs[reclaimer.Job]
-	victimJob := r.Volcano.Jobs[reclaimee.Job]
+	victimJob := r.Volcano.Jobs[victim.Job]
 	if reclaimerJob == nil || victimJob == nil {
 		return NotReclaimable
 	}
 
-	charged := r.VictimQueue(reclaimee)
-	if reclaimerJob.Queue == charged || !r.IsEvictable(reclaimee) {
+	charged := r.VictimQueue(victim)
+	if reclaimerJob.Queue == charged || !r.IsEvictable(victim) {
 		return NotReclaimable
 	}
 
@@ -94,8 +94,9 @@ func (r *Rules) ReclaimRule(reclaimer, reclaimee *api.TaskInfo) Kind {
 	}
 
 	by := r.ServiceType(reclaimer)
-	from := r.ServiceTypeIn(charged, reclaimee)
-	// The matrix comes first: it takes down to the guarantee, the tree only what is borrowed.
+	from := r.ServiceTypeIn(charged, victim)
+	// The reclaim matrix comes first: by it a queue may lose all but its guarantee, by the tree only what it
+	// borrowed.
 	switch {
 	case victimQueue.Queue.Spec.Priority < reclaimerQueue.Queue.Spec.Priority && r.Args.ServiceTypes.CanReclaim(by, from):
 		return ReclaimableByMatrix

@@ -36,8 +36,9 @@ func (s *simulatedCluster) applyDrain() {
 	}
 }
 
-// addDrainVictim adds a job as a victim for all of its pods that a drain evicts and that use cards, if there are any. It
-// notes the job for the pods that are created in their place (Successor), so that these count as restarted.
+// addDrainVictim records as one victim those pods of a job that a drain evicts from a node and that use
+// cards, if there are any. It notes the victim for the pods that are created in their place (Successor), so
+// that these count as restarted.
 func (s *simulatedCluster) addDrainVictim(resolver *workload.Resolver, evictions []simulation.Eviction) {
 	var pods []*corev1.Pod
 	for _, evicted := range evictions {

@@ -34,7 +34,7 @@ tiers:
 // way, CPU, memory and the number of pods count. It asks nothing about cards, quotas and volumes, and of the cluster
 // it needs only the nodes, pods, namespaces and the names of the scheduler.
 func NodeRefusals(c *simulation.Cluster, pod *corev1.Pod, now time.Time) (refusals map[string]simulation.NodeRefusal, err error) {
-	simulationLock.Lock()
+	simulationLock.Lock() // plugins, actions and options of Volcano are global
 	defer simulationLock.Unlock()
 	defer recoverFromVolcano(&err)
 

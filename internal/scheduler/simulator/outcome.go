@@ -151,7 +151,7 @@ func (s *simulatedCluster) fill(result *simulation.Result) {
 	others := s.fillPlaced(result, isNew, drained)
 	result.OthersPlaced = len(others)
 	result.Others = s.startedWorkloads(&resolver, others)
-	if len(s.workloads) == 0 { // the question is about what waits already
+	if len(s.workloads) == 0 { // without new workloads, the question is why pods of the cluster wait
 		result.Waiting = s.cluster.Blocked(slices.Collect(maps.Values(s.pods)), slices.Collect(maps.Values(s.groups)))
 	}
 
@@ -179,8 +179,9 @@ func (s *simulatedCluster) fillDrained(result *simulation.Result, resolver *work
 	return drained
 }
 
-// fillPlaced counts the pods that were created in the place of evicted and drained ones and got a node: for each victim,
-// and in a result for the drain. It returns the placed pods that waited in the cluster before, without new workloads.
+// fillPlaced counts the pods that got a node in the place of evicted ones: for each victim, and in a result
+// those of drained, which were created in the place of drained pods. It returns the other pods that got a
+// node: those that waited in the cluster before. Pods of new workloads (isNew) do not count.
 func (s *simulatedCluster) fillPlaced(result *simulation.Result, isNew, drained map[types.UID]bool) (others []*corev1.Pod) {
 	for uid := range s.placed {
 		pod := s.pods[uid]
@@ -255,8 +256,9 @@ func (s *simulatedCluster) startedWorkloads(resolver *workload.Resolver, pods []
 	return out
 }
 
-// newAndDrained returns the pods of which fill needs reasons for waiting, those of new workloads and those created in the
-// place of drained ones, with their PodGroups. The pods that run belong to it, because they use the cards.
+// newAndDrained returns the pods for which fill needs reasons for waiting, with their PodGroups: those of new
+// workloads and those created in the place of drained pods. It also returns all pods that run, because they
+// use the cards.
 func (s *simulatedCluster) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) {
 	var pods []*corev1.Pod
 	groups := map[types.NamespacedName]*v1beta1.PodGroup{}
@@ -290,16 +292,16 @@ func (s *simulatedCluster) newAndDrained() ([]*corev1.Pod, []*v1beta1.PodGroup) 
 // placementOf returns where a pod runs after the last session, or why it waits. blocked are the reasons of all workloads.
 func (s *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[v1alpha1.WorkloadReference][]v1alpha1.BlockedStatus, pod *corev1.Pod) simulation.Placement {
 	p := simulation.Placement{Namespace: pod.Namespace, Name: pod.Name}
-	now := s.pods[pod.UID]
+	created := s.pods[pod.UID] // nil if the pod was not created
 	group := s.groups[groupOf(pod)]
-	if now != nil && now.Spec.NodeName != "" {
-		p.Node = now.Spec.NodeName
-		p.Cards = resolver.Usage(now, group, nil).Cards
+	if created != nil && created.Spec.NodeName != "" {
+		p.Node = created.Spec.NodeName
+		p.Cards = resolver.Usage(created, group, nil).Cards
 		return p
 	}
 
-	if now != nil {
-		for _, c := range now.Status.Conditions {
+	if created != nil {
+		for _, c := range created.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 				p.Message = c.Message
 			}
@@ -320,7 +322,7 @@ func (s *simulatedCluster) placementOf(resolver *workload.Resolver, blocked map[
 		p.Message = (&workload.Refusal{Code: workload.CodeQueueNotFound, Queue: queue}).Message()
 	case len(pod.Spec.SchedulingGates) > 0:
 		p.Message = "it has scheduling gates, and waits until they are removed"
-	case now == nil:
+	case created == nil:
 		p.Message = "Volcano creates it only after what comes before it"
 	case p.Message == "":
 		p.Message = "the scheduler states no reason"

@@ -59,7 +59,7 @@ func Run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Work
 
 // run does what Run says, and also returns the simulated cluster after the last session.
 func run(ctx context.Context, c *simulation.Cluster, workloads []simulation.Workload, configuration string, now time.Time) (simulated *simulatedCluster, result simulation.Result, err error) {
-	simulationLock.Lock()
+	simulationLock.Lock() // plugins, actions and options of Volcano are global
 	defer simulationLock.Unlock()
 	defer recoverFromVolcano(&err)
 
@@ -217,8 +217,8 @@ func countPods(workloads []simulation.Workload) (count int) {
 	return count
 }
 
-// addWorkloads adds the PodGroups of workloads, and those pods that are created at once. createPods creates the others
-// when their turn comes.
+// addWorkloads adds the PodGroups of workloads, and those pods that are created at once. createPods creates
+// the others when their turn comes. created is for PodGroups without a time of their creation.
 func (s *simulatedCluster) addWorkloads(workloads []simulation.Workload, created time.Time) {
 	for _, added := range workloads {
 		if added.Group != nil && s.groups[nameOf(added.Group)] == nil {

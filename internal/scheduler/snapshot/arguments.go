@@ -150,8 +150,8 @@ func ValidateArguments(raw map[string]any) error {
 	return err
 }
 
-// ParseArguments parses all arguments. Any error leaves all defaults, so a misspelt argument
-// never takes half effect.
+// ParseArguments parses all arguments. After any error it returns the defaults of all, so a misspelt argument
+// never leaves a configuration in force in part.
 func ParseArguments(raw map[string]any) (Arguments, error) {
 	defaults := Arguments{
 		OverCommitFactor: 1, NodeOrderWeight: 1, MaxReservation: cache.DefaultMaxReservation,
@@ -246,7 +246,8 @@ func parseServiceTypes(value any) (servicetype.Matrix, error) {
 	return matrix, servicetype.Matrix(matrix).Validate()
 }
 
-// parseRule parses what one service type may.
+// parseRule parses the rule of one service type: from which it reclaims, whether it can be reclaimed, and the
+// minimum runtime of its pods. An unknown key is an error.
 func parseRule(value any) (servicetype.Rule, error) {
 	var rule servicetype.Rule
 	if value == nil {

@@ -119,9 +119,9 @@ func (e *Evictions) AssumeEvicted() (restore func()) {
 	}
 }
 
-// MarkReleasing sets pods whose eviction was requested to the status that Volcano gives deleted pods: others may
-// be pipelined to their cards, and they cannot become victims again. They keep their charge. It forgets since
-// when other pods were evicted, which are gone.
+// MarkReleasing sets pods whose eviction was requested to the status that Volcano gives deleted pods: others
+// may be pipelined to their cards, and they cannot become victims again. They keep their charge.
+// EvictingSince keeps only these pods: others are gone.
 func (e *Evictions) MarkReleasing(requested []*api.TaskInfo) {
 	e.Requested = requested
 	since := make(map[types.UID]time.Time, len(requested))

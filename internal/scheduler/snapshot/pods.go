@@ -47,15 +47,15 @@ func AwaitsEnqueue(job *api.JobInfo) bool {
 	return job.IsPending() && conf.EnabledActionMap["enqueue"]
 }
 
-// MissingTasks returns the pending pods that a job lacks for its minimum: first those that a
-// task role requires, then the smallest of the rest. So the plugin never refuses a job for more
-// than it needs.
+// MissingTasks returns the pending pods that a job lacks for its minimum: first those that a task role
+// requires, then the smallest of the rest, so that the plugin never refuses a job for more than it needs.
+// Pods with scheduling gates do not count.
 func (s *Session) MissingTasks(job *api.JobInfo) []*api.TaskInfo {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 {
 		return nil
 	}
 
-	have, ready := gang.CountByRole(job, false)
+	have, ready := gang.CountByRole(job, false) // without pipelined pods
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		if !task.SchGated {

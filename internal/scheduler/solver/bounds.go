@@ -30,16 +30,16 @@ func (s *state) capacityWithout(units []int) *capacity {
 	return all
 }
 
-// cannotSuffice reports whether the pod sets do not fit even if all units were gone, which is a proof. False proves
-// nothing.
+// cannotSuffice reports whether the pod sets certainly do not fit, even if all units were victims. False
+// proves nothing.
 func (s *state) cannotSuffice(units []int) bool {
 	all := s.capacityWithout(units)
 	if all.isInsufficient() || s.limitsForbid(units) {
 		return true
 	}
 
-	// A job of which the units have only single pods can lose no more of them, on each node and in each quota, than it has
-	// elastic ones left.
+	// A job of which the units have only single pods can lose no more of them, on each node and in each
+	// quota, than it has elastic ones left. all counts every unit, so it loses again what such a job keeps.
 	wholly, podsAt := s.splitUnits(units)
 	for j := range s.jobs {
 		job := &s.jobs[j]
@@ -113,8 +113,9 @@ func (s *state) subtractSmallestReleases(all *capacity, job *job, maxPods int) {
 	}
 }
 
-// scarcestResource returns the resource of which the pod sets need the largest part of what the units give back, and how
-// much of it they need. Quotas count as resources, as in neededAmounts.
+// scarcestResource returns the resource of which the pod sets need the largest part of what the units give
+// back, and how much of it they need. Quotas count as resources too: their indexes follow, as in
+// neededAmounts.
 func (s *state) scarcestResource(units []int) (resource int, need float64) {
 	needs := s.neededAmounts()
 	given := make([]float64, s.dims)
@@ -137,7 +138,8 @@ func (s *state) scarcestResource(units []int) (resource int, need float64) {
 
 	largest := 0.0
 	for r := range needs {
-		// A needed resource of which the units give nothing back is the scarcest.
+		// A needed resource of which the units give nothing back is the scarcest. epsilon avoids the division
+		// by 0.
 		if part := needs[r] / max(given[r], epsilon); part > largest {
 			resource = r
 			need = needs[r]

@@ -129,8 +129,8 @@ func (c *capacity) lacksRequired() bool {
 	return false
 }
 
-// exceedsQuotas reports whether the pod sets need more than is left in all quotas that they
-// could use, even if all jobs were evicted.
+// exceedsQuotas reports whether the pod sets certainly need more than the quotas have left, even if all jobs
+// were evicted: more cards than all quotas of cards together, or more CPU or memory.
 func (m *model) exceedsQuotas(p *Problem) bool {
 	var need int64
 	for i := range m.podSets {
@@ -149,7 +149,7 @@ func (m *model) exceedsQuotas(p *Problem) bool {
 		m.countVisits(len(p.Jobs[j].Pods))
 		for i := range p.Jobs[j].Pods {
 			for _, x := range p.Jobs[j].Pods[i].Releases {
-				if helpful, ok := m.helpfulRelease(x, p.Jobs[j].Level); ok {
+				if helpful, ok := m.helpfulRelease(x, p.Jobs[j].Level); ok { // the pod sets use the quota
 					all.addRelease(helpful, 1)
 				}
 			}

@@ -59,7 +59,8 @@ func (g *greedySearch) makeMoves() bool {
 
 	g.queueMoves(count - placeable)
 	for hasMoved := false; placeable < count; {
-		// What was released since the queue was filled can have made any move better, also one that helped nothing then.
+		// What was released since the queue was filled can have made any move better, also one that helped
+		// nothing then. Without a move since, or if no unit releases a quota, a new queue would be empty too.
 		if len(g.moves) == 0 {
 			if !hasMoved || g.releases == nil {
 				return false
@@ -182,7 +183,8 @@ func (g *greedySearch) evaluateMove(id, need int) move {
 	return m
 }
 
-// countGain returns how many more pods of the pod set can be placed once a unit is a victim.
+// countGain returns how many more pods of the pod set can be placed once a unit is a victim. gainByQuota is
+// all 0 before and after it.
 func (g *greedySearch) countGain(u int) int {
 	set := &g.podSets[g.podSet]
 	makesRoom := false
@@ -197,6 +199,8 @@ func (g *greedySearch) countGain(u int) int {
 		}
 	})
 
+	// Cards that the unit releases let pods use nodes that have enough free already, so it may help without
+	// making room.
 	if g.releases != nil && len(g.releases[u]) > 0 {
 		return g.countGainWithReleases(u)
 	}

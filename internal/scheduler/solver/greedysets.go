@@ -109,7 +109,7 @@ func (g *greedySearch) clearNode(node int) ([]int, Loss) {
 	}
 
 	// Where the quota is used up too, room on the node is of use only with cards released for the pod.
-	needed := g.cardsFor(min(fitting, withinQuota) + 1)
+	needed := g.cardsFor(fitting + 1)
 	if fitting == withinQuota {
 		taken = append(taken, g.releaseUpTo(quota, needed)...)
 	}
@@ -236,7 +236,7 @@ func (g *greedySearch) releaseUpTo(quota int, target int64) (taken []unitOnNode)
 			return taken
 		}
 
-		jobNode := nowhere
+		jobNode := nowhere // a whole job then frees nothing on its nodes
 		if g.jobStates[g.units[u].job].pods > 0 {
 			jobNode = none // its single pods may be dropped as superfluous, and what they freed must stay free
 		}

@@ -59,7 +59,7 @@ func (b *jobBuilder) addJob(i int, fromJob *Job) {
 	j.elastic = fromJob.Elastic
 	j.firstRole = none
 	j.wholeUnit = none
-	j.loss = min(fromJob.WholeLoss, b.maxPodLoss)
+	j.loss = min(fromJob.WholeLoss, b.maxPodLoss) // addPod adds the losses of its pods
 	if fromJob.RoleElastic != nil {
 		j.firstRole = len(b.roleElastic)
 		b.roleElastic = append(b.roleElastic, fromJob.RoleElastic...)
@@ -263,9 +263,10 @@ func (b *jobBuilder) takesOf(fromPod *Pod) ([]take, bool) {
 	return takes, !slices.ContainsFunc(takes, isTooMuch)
 }
 
-// setLastTakes sets for each limit of what is borrowed which part of a whole job is taken last: what is left without
-// as many pods as the job can spare, at least one pod. Such a limit allows the last part while less than most was taken
-// before. So the pods with the least amounts are taken before. pods are those that may be evicted alone.
+// setLastTakes sets which part of a whole job each limit of what is borrowed counts last. Such a limit allows
+// the last part while less than most was taken before it. So the elastic pods that count least come first, as
+// many as the job can spare, and the last part is the rest, at least one pod. pods are those that may be
+// evicted alone.
 func (b *jobBuilder) setLastTakes(fromJob *Job, whole []take, pods []elasticTake) {
 	for i := range whole {
 		x := &whole[i]

@@ -154,7 +154,7 @@ func (m *model) newPodSet(from *PodSet) podSet {
 		if amount > 0 {
 			set.needed = append(set.needed, neededResource{r, amount})
 		}
-		m.noteFraction(r, amount)
+		m.noteFraction(r, amount) // decides whether the resource is compared with a tolerance
 	}
 
 	m.countVisits(len(from.Nodes))

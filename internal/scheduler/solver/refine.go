@@ -202,7 +202,7 @@ func (s *state) searchCheaper(units []int) bool {
 		search.triesLeft *= sharedSearchFactor
 	}
 
-	search.searchFrom(0, true)
+	search.searchFrom(0, true) // no option is decided yet, and the victims left are unchecked
 	// Without a cheaper set the former victims must come back.
 	if !search.found {
 		search.bestSet = dropped

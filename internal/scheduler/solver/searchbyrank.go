@@ -15,7 +15,8 @@ import (
 // highest that must lose anything. For each it assumes that lower ranks lose all they can. When the budget for ranks
 // ends, the ranks below do lose all they can, except what is needless: that is dropped, the highest rank first.
 func (m *model) chooseByRank() *state {
-	// With one rank there is nothing to decide about ranks.
+	// With one rank there is nothing to decide about ranks. Where limits count, the proof that they leave too
+	// little costs less than a search.
 	if m.currentRank <= 0 {
 		if m.takes != nil && m.initialState().cannotSuffice(m.openUnits()) {
 			return nil
@@ -60,7 +61,7 @@ func (m *model) chooseByRank() *state {
 		rank = next
 	}
 
-	m.outOfBudget = m.outOfBudget || rank > 0
+	m.outOfBudget = m.outOfBudget || rank > 0 // lower ranks are undecided, and may lose more than they must
 	return m.pruneAcrossRanks(best, highest)
 }
 
