@@ -25,7 +25,7 @@ func readConfiguration(ctx context.Context, r *reader.Reader, systemNamespace st
 		c.Policy = object
 	}
 
-	spec := policy.EffectivePolicy(object)
+	spec := policy.EffectivePolicy(object) // the defaults without a policy
 	c.Mappings = policy.ExpectedMappings(object)
 	c.Schedulers = spec.Scheduler.Names
 

@@ -233,6 +233,7 @@ func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
 	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
 		return cardquota.NewDrainedQueue(r.quota, live, r.allocatedText(live))
 	}
+	// With this reason the Queue had lost its quota before, so another manager has caused a difference.
 	wasInSync := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
 
 	var requeueAfter time.Duration

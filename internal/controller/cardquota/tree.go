@@ -207,7 +207,7 @@ func (r *Reconciler) childQueues(ctx context.Context, parent string) ([]*v1beta1
 // placeQueue returns where the Queue belongs now, and why it does not have all that the CardQuota says, nil if it
 // does.
 func (r *reconciliation) placeQueue(ctx context.Context) (place cardquota.Placement, wait *cardquota.Wait, err error) {
-	if r.tree.IsFlat() {
+	if r.tree.IsFlat() { // Queues that a tree placed below it move to the top level first
 		wait, err := r.waitForMovingChildren(ctx)
 		return r.tree.Placement(r.quota, workload.RootQueue), wait, err
 	}

@@ -79,7 +79,7 @@ func (g gateCheck) obstacleGates() []Gate {
 
 	const name = "taints and labels"
 	var refusing, lacking []string
-	open := "" // what the first gate says of the first node that only lacks CPU, memory or room for pods
+	openDetail := "" // of the first gate, about the first node that only lacks CPU, memory or room for pods
 	for _, node := range nodes {
 		found, isRefusing := g.obstacleOf(node)
 		if !isRefusing {
@@ -89,7 +89,7 @@ func (g gateCheck) obstacleGates() []Gate {
 		text := fmt.Sprintf("%s has %d free and %s", node.Name, *node.Free, found.Detail)
 		if node.Ready && g.NodeRefusals[node.Name].Cause == simulation.LacksCompute {
 			lacking = append(lacking, text)
-			open = cmp.Or(open, fmt.Sprintf("%s has %d free, and none is in the way", node.Name, *node.Free))
+			openDetail = cmp.Or(openDetail, fmt.Sprintf("%s has %d free, and none is in the way", node.Name, *node.Free))
 		} else {
 			refusing = append(refusing, text)
 		}
@@ -98,7 +98,7 @@ func (g gateCheck) obstacleGates() []Gate {
 	if len(lacking) == 0 {
 		return []Gate{{name, No, joinNodes(refusing)}}
 	}
-	return []Gate{{name, Yes, open}, {"CPU and memory", No, joinNodes(lacking)}}
+	return []Gate{{name, Yes, openDetail}, {"CPU and memory", No, joinNodes(lacking)}}
 }
 
 // joinNodes lists what is said of the first nodes, and counts the others.

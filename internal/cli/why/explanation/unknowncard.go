@@ -99,7 +99,7 @@ func (a adviser) adviseUnknownCard() []string {
 	}
 
 	switch {
-	case len(advice) > 0:
+	case len(advice) > 0: // more specific than what follows
 	case a.Request.IsAnyCard: // there is no name to correct
 		advice = append(advice, "Nodes that offer the resource need the labels <vendor>/<type>.product and .memory, or an entry of spec.cards in the ServiceTypePolicy.")
 	case a.Inventory == nil:
