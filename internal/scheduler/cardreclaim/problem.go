@@ -44,13 +44,12 @@ type problemBuilder struct {
 // newProblem returns a problem with the pending pods of a job, and with what is free for them on nodes and in quotas.
 // It has no victims yet. It is incomplete if the job's budget ends, which then solves no problem any more.
 func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *problem {
-	dims := dimensionsOf(podSets)
 	p := &problem{
-		podSets: podSets, dimensions: dims, wantedNodes: make([]bool, len(b.nodes)+1), cardResources: map[string]bool{},
+		podSets: podSets, dimensions: dimensionsOf(podSets), wantedNodes: make([]bool, len(b.nodes)+1), cardResources: map[string]bool{},
 		pools: map[quota.Resource]int{}, tree: treeProblem{mayUse: make([]quota.Levels, 1), takeLimits: map[takeKey]int{}},
 	}
 
-	b.addWork(len(podSets) * dims.count)
+	b.addWork(len(podSets) * p.dimensions.count)
 	// One more stands for all nodes that the session does not have, see indexOfNode.
 	p.input.Nodes = make([]solver.Node, len(b.nodes)+1)
 
@@ -61,51 +60,58 @@ func (b *problemBuilder) newProblem(job *api.JobInfo, podSets []*podSet) *proble
 	cardsOnNodes := make([]card.Name, len(b.nodes)+1)
 	// What is kept from the first pod is kept from all, so what is free for it is the most that any may use.
 	first := firstByPriority(podSets)
-	for at, set := range podSets {
+	for at := range podSets {
 		if b.jobExhausted() {
 			break
 		}
-
-		nodes := b.finder.nodesOf(set)
-		b.addWork(workPerNode * len(nodes))
-		podSet := solver.PodSet{Request: dims.requestOf(at, set), Cards: int64(set.request.Count), Count: len(set.tasks), Nodes: nodes}
-		// With flat queues, mayReclaimCPUMemory has checked CPU and memory: no victim of another queue frees them.
-		if b.IsTree() {
-			podSet.Uses = b.usesOf(p, job.Queue, &set.request)
-		}
-
-		// What is free on a node, and the pool of its card, are needed only where some pod set could run.
-		for _, i := range nodes {
-			if !p.wantedNodes[i] {
-				p.wantedNodes[i] = true
-				p.input.Nodes[i].Free = b.freeOn(p, first, b.nodes[i], i)
-			}
-
-			name, _ := b.CardOn(set.tasks[0], b.nodes[i].Name)
-			pool, known := p.pools[quota.Resource(name)]
-			if !known && name != "" {
-				pool = b.addPool(p, job.Queue, quota.Resource(name))
-			}
-			p.setNodePool(i, pool, name, cardsOnNodes)
-		}
-
-		if set.request.Count > 0 {
-			p.cardResources[string(b.RequestFor(set.tasks[0]).Resource)] = true
-		}
-
-		p.input.PodSets = append(p.input.PodSets, podSet)
+		b.addPodSet(p, job.Queue, at, first, cardsOnNodes)
 	}
 
+	// Nothing is free for these pods where none of them could run.
 	b.addWork(len(p.input.Nodes))
 	for i := range p.input.Nodes {
 		if !p.wantedNodes[i] {
-			p.input.Nodes[i].Free = make(solver.Amounts, dims.count)
+			p.input.Nodes[i].Free = make(solver.Amounts, p.dimensions.count)
 		}
 	}
 
 	p.limitLevels(1) // the victims of sibling queues; solveWithVictims sets the level of others
 
 	return p
+}
+
+// addPodSet adds the at-th pod set to a problem, with what is free on its nodes and the pools of their cards.
+// first is the pod for which that is free. cardsOnNodes are the cards that the pod sets before it use, by node.
+func (b *problemBuilder) addPodSet(p *problem, queue api.QueueID, at int, first *api.TaskInfo, cardsOnNodes []card.Name) {
+	set := p.podSets[at]
+	nodes := b.finder.nodesOf(set)
+	b.addWork(workPerNode * len(nodes))
+	podSet := solver.PodSet{Request: p.dimensions.requestOf(at, set), Cards: int64(set.request.Count), Count: len(set.tasks), Nodes: nodes}
+	// With flat queues, mayReclaimCPUMemory has checked CPU and memory: no victim of another queue frees them.
+	if b.IsTree() {
+		podSet.Uses = b.usesOf(p, queue, &set.request)
+	}
+
+	// What is free on a node, and the pool of its card, are needed only where some pod set could run.
+	for _, i := range nodes {
+		if !p.wantedNodes[i] {
+			p.wantedNodes[i] = true
+			p.input.Nodes[i].Free = b.freeOn(p, first, b.nodes[i], i)
+		}
+
+		name, _ := b.CardOn(set.tasks[0], b.nodes[i].Name)
+		pool, known := p.pools[quota.Resource(name)]
+		if !known && name != "" {
+			pool = b.addPool(p, queue, quota.Resource(name))
+		}
+		p.setNodePool(i, pool, name, cardsOnNodes)
+	}
+
+	if set.request.Count > 0 {
+		p.cardResources[string(b.RequestFor(set.tasks[0]).Resource)] = true
+	}
+
+	p.input.PodSets = append(p.input.PodSets, podSet)
 }
 
 // setNodePool sets the pool of a node to that of a card that pods use there. A node on which pods use cards of several
