@@ -82,8 +82,8 @@ func (v *Votes) PodGroupRequestFor(job *api.JobInfo) *PodGroupRequest {
 	}
 
 	if v.Cache.CardUnlimitedCPUMemory && len(read.JobRequest.Cards) > 0 {
-		// minResources does not say which pods the CPU is for. The pods are checked one by one
-		// when they exist.
+		// CPU and memory of pods with cards are not limited then, and minResources does not say which pods they
+		// are for. The pods are checked one by one when they exist.
 		read.JobRequest.MilliCPU = 0
 		read.JobRequest.Memory = 0
 	}

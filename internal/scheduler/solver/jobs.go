@@ -274,6 +274,7 @@ func (b *jobBuilder) setLastTakes(fromJob *Job, whole []take, pods []elasticTake
 			continue
 		}
 
+		// x.last is all of the job at first.
 		slices.SortStableFunc(pods, func(a, b elasticTake) int { return cmp.Compare(a.amountOf(x.limit), b.amountOf(x.limit)) })
 		elastic := min(fromJob.Elastic, len(fromJob.Pods)-1)
 		roles := slices.Clone(fromJob.RoleElastic)

@@ -252,6 +252,7 @@ type branchAndBound struct {
 func (s *state) newBranchAndBound(units []int) *branchAndBound {
 	resource, need := s.scarcestResource(units)
 	search := &branchAndBound{state: s, need: need, options: make([]option, len(units)), cheapest: make([]int, len(units))}
+	// epsilon avoids a division by 0 for a unit that frees nothing of that resource.
 	for i, u := range units {
 		x := option{unit: u, loss: s.unitLoss(u)}
 		x.amount = s.amountOf(u, resource)
