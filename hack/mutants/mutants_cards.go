@@ -38,7 +38,7 @@ var anomalyMutants = []mutant{
 
 // sliceRecordMutants are wrong rules of what is kept of ResourceSlices.
 var sliceRecordMutants = []mutant{
-	{"internal/controller/resourceslices/record.go", `overlaps = overlaps || isPart`, `overlaps = overlaps && isPart`, "devices that can overlap are not counted"},
+	{"internal/cardinventory/claimcards.go", `overlaps = overlaps || isPart`, `overlaps = overlaps && isPart`, "devices that can overlap are not counted"},
 }
 
 // claimCheckMutants remove checks of ResourceClaims from the scheduler.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cli/program"
@@ -110,11 +109,9 @@ func TestImportClaimsOnlyWhatItKnows(t *testing.T) {
 		Reports("may not list cardquotas.cardquota.dev")
 }
 
-// TestImportRefusesWhatItCannotImport: import refuses a cluster without Volcano, and a service type with a capital
-// letter, which is no name. If the user names two Queues and one does not exist, it refuses both and prints nothing.
+// TestImportRefusesWhatItCannotImport: import refuses a service type with a capital letter, which is no name. If the user
+// names two Queues and one does not exist, it refuses both and prints nothing.
 func TestImportRefusesWhatItCannotImport(t *testing.T) {
-	execute(t, nil, kubectl.NotInstalled(&v1beta1.QueueList{}), "import").
-		Exits(program.ExitError).Reports("no kind Queue of scheduling.volcano.sh")
 	execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.MayReadAll, "import research reserch").
 		Exits(program.ExitError).PrintsNothing().Reports("there is no Queue reserch")
 	execute(t, kubectl.ClusterWithoutCardQuotas(), kubectl.MayReadAll, "import --service-type Training").

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/cli/nodecards"
 	"cardquota.dev/operator/internal/queueusage"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -33,29 +35,46 @@ type Input struct {
 	Only []string
 	// IsTree reports whether the CardQuotas are for a tree: queueHierarchy of the ServiceTypePolicy.
 	IsTree bool
+	// From are the sources that the user chose, none for all.
+	From []Source
+
+	// Fleet has the cards of the nodes. HidesNodes reports that the user may not list nodes.
+	Fleet      nodecards.Fleet
+	HidesNodes bool
+	// ByNamespace is what the pods of each namespace use and request that are in no Queue, nil if it is not known.
+	ByNamespace map[string]queueusage.Usage
+	// NamespaceLabels are the labels of the namespaces that other fields name.
+	NamespaceLabels map[string]map[string]string
+	// ResourceQuotas and Kueue are what else limits cards.
+	ResourceQuotas []*corev1.ResourceQuota
+	Kueue          Kueue
 }
 
-// Import is the CardQuota for one Queue.
+// Import is one CardQuota.
 type Import struct {
 	Quota *v1alpha1.CardQuota
+	// Source is what it comes from, "" for a Queue.
+	Source Source
 	// Comments say where its numbers come from, and what to check before it is applied.
 	Comments []string
 }
 
-// LeftOut is a Queue without a CardQuota in the result, and why.
+// LeftOut is a Queue without a CardQuota in the result, and why. For other things Queue has the kind and the name.
 type LeftOut struct {
 	Queue, Why string
 }
 
-// Plan is the result for all Queues.
+// Plan is the result.
 type Plan struct {
 	// Imports are sorted: a parent comes before its children.
 	Imports []Import
 	LeftOut []LeftOut
+	// Dropped says what could not be carried over, apart from what comments say.
+	Dropped []string
 	// DropsParents reports whether a Queue has a parent and its CardQuota has none, because queues are
 	// flat.
 	DropsParents bool
-	// CoversAll reports whether every Queue that uses cards has a CardQuota, in the cluster or here. It is
+	// CoversAll reports whether every Queue and namespace that uses cards has a CardQuota, in the cluster or here. It is
 	// false if that is not known.
 	CoversAll bool
 }

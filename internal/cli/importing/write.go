@@ -1,6 +1,7 @@
 package importing
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -33,7 +34,7 @@ func newManifest(imported Import) manifest {
 func (p Plan) introduction() []string {
 	var texts []string
 	if len(p.Imports) > 0 {
-		texts = append(texts, "Made by kubectl cardquota import from the Queues of the cluster. Nothing is written to the cluster. "+
+		texts = append(texts, "Made by kubectl cardquota import from "+p.describeSources()+". Nothing is written to the cluster. "+
 			"Read the comments and correct the numbers, then apply the file. A queue with a CardQuota is limited at once; running pods continue.")
 	}
 	if p.DropsParents {
@@ -41,6 +42,31 @@ func (p Plan) introduction() []string {
 			"With --tree they are made for a tree: docs/hierarchy.md.")
 	}
 	return texts
+}
+
+// describeSources names the sources of the CardQuotas.
+func (p Plan) describeSources() string {
+	isOf := map[Source]bool{}
+	for _, imported := range p.Imports {
+		isOf[cmp.Or(imported.Source, FromQueues)] = true
+	}
+
+	var texts []string
+	for _, source := range Sources {
+		if isOf[source] {
+			texts = append(texts, titles[source])
+		}
+	}
+
+	return output.JoinWords(texts, "and")
+}
+
+// ending returns the comments that say what could not be carried over.
+func (p Plan) ending() []string {
+	if len(p.Dropped) == 0 {
+		return nil
+	}
+	return append([]string{"Not carried over:"}, p.Dropped...)
 }
 
 // Comments returns all comments, each with the name of its CardQuota.
@@ -51,7 +77,7 @@ func (p Plan) Comments() []string {
 			comments = append(comments, "CardQuota "+imported.Quota.Name+": "+comment)
 		}
 	}
-	return comments
+	return append(comments, p.ending()...)
 }
 
 // WriteJSON writes the CardQuotas as one List, as kubectl get does.
@@ -84,6 +110,14 @@ func (p Plan) Write(w io.Writer) error {
 			return fmt.Errorf("write CardQuota %s: %w", imported.Quota.Name, err)
 		}
 		b.Write(text)
+	}
+
+	// A document of its own, so that the comments are not those of the last CardQuota.
+	if len(p.Dropped) > 0 && len(p.Imports) > 0 {
+		b.WriteString("---\n")
+	}
+	for _, text := range p.ending() {
+		b.WriteString(asComment(text))
 	}
 
 	_, err := io.WriteString(w, b.String())

@@ -52,13 +52,13 @@ func newList(kind client.ObjectList) client.ObjectList {
 // ListInto appends all objects of a kind, and reports whether the user may read them. After an error it is
 // false, and nothing is appended. kind is an empty list of the kind.
 func ListInto[T client.Object](ctx context.Context, r *Reader, kind client.ObjectList, into *[]T, options ...client.ListOption) (mayRead bool) {
-	mayRead, _ = listVisible(ctx, r, kind, into, "", options...)
+	mayRead, _ = ListVisible(ctx, r, kind, into, "", options...)
 	return mayRead
 }
 
-// listVisible does what ListInto does. A user who may not list all objects gets those of a namespace, unless that is "".
+// ListVisible does what ListInto does. A user who may not list all objects gets those of a namespace, unless that is "".
 // isPart reports it, and a gap says so.
-func listVisible[T client.Object](ctx context.Context, r *Reader, kind client.ObjectList, into *[]T, namespace string, options ...client.ListOption) (mayRead, isPart bool) {
+func ListVisible[T client.Object](ctx context.Context, r *Reader, kind client.ObjectList, into *[]T, namespace string, options ...client.ListOption) (mayRead, isPart bool) {
 	if r.err != nil {
 		return false, false
 	}
@@ -79,21 +79,20 @@ func listVisible[T client.Object](ctx context.Context, r *Reader, kind client.Ob
 }
 
 // ListServed appends all objects of a kind, in the version that the API server prefers. It reports whether the cluster
-// has the kind. A missing right is a gap.
-func ListServed(ctx context.Context, r *Reader, kind schema.GroupKind, into *[]*unstructured.Unstructured) (isServed bool) {
+// has the kind, and whether the user may read all.
+func ListServed(ctx context.Context, r *Reader, kind schema.GroupKind, into *[]*unstructured.Unstructured) (isServed, mayRead bool) {
 	if r.err != nil {
-		return false
+		return false, false
 	}
 	mapping, err := r.Client.RESTMapper().RESTMapping(kind)
 	if err != nil {
 		r.Record(err)
-		return !r.IgnoreMissingKind()
+		return !r.IgnoreMissingKind(), false
 	}
 
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(kind.Kind + "List"))
-	ListInto(ctx, r, list, into)
-	return true
+	return true, ListInto(ctx, r, list, into)
 }
 
 // dropUnread drops what is not read of an object, and bounds what is kept of objects that tenants write.

@@ -46,13 +46,13 @@ func readWorkloads(ctx context.Context, r *Reader, namespace string) (w Workload
 		node.Status.Images = nil // as large as the rest, and only read by the simulated scheduler
 	}
 
-	w.HasPods, isPart = listVisible(ctx, r, &corev1.PodList{}, &w.Pods, namespace)
+	w.HasPods, isPart = ListVisible(ctx, r, &corev1.PodList{}, &w.Pods, namespace)
 	w.Pods = slices.DeleteFunc(w.Pods, workload.IsFinished)
 	if r.err != nil { // IgnoreMissingKind would drop it below
 		return w, isPart
 	}
 
-	mayListGroups, _ := listVisible(ctx, r, &v1beta1.PodGroupList{}, &w.PodGroups, namespace)
+	mayListGroups, _ := ListVisible(ctx, r, &v1beta1.PodGroupList{}, &w.PodGroups, namespace)
 	w.LacksVolcano = r.IgnoreMissingKind()
 	w.KnowsMappings = w.ReadPolicy(ctx, r)
 	hasGroups := mayListGroups || w.LacksVolcano
