@@ -28,7 +28,7 @@ func TestWaitingPodsAndFindingsAreExplainedAtEachStep(t *testing.T) {
 	for _, s := range all {
 		nodes = append(nodes, s.nodes...)
 	}
-	s := newSite(t, nodes)
+	s := newSite(t, cluster.Options{Nodes: nodes})
 
 	// Definitions of another version do not fit this one. A build without a release number would fit all.
 	version := build.Version

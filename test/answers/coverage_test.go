@@ -50,13 +50,19 @@ func TestEveryFindingHasAGolden(t *testing.T) {
 	}
 }
 
-// TestEveryGoldenIsCompared: each golden file is of an existing state, of a rule of doctor, or of the anomaly
-// NoModelLabel. The file of a deleted state or rule would stay, and nothing would compare it.
+// TestEveryGoldenIsCompared: each golden file is of an existing state, of a rule of doctor, of the anomaly
+// NoModelLabel, or of a command on a foreign cluster. The file of a deleted state or rule would stay, and nothing would compare it.
 func TestEveryGoldenIsCompared(t *testing.T) {
 	known := append(doctor.RuleNames(), string(api.AnomalyNoModelLabel)) // an Anomaly with a command of its own
 	for _, s := range states() {
 		known = append(known, s.name)
 	}
+	for step, commands := range foreignCommands {
+		for command := range commands {
+			known = append(known, step+"-"+command)
+		}
+	}
+
 	files := check.Value(filepath.Glob(filepath.Join("testdata", "*", "*.golden")))(t)
 	check.That(t, len(files) > 60, "%d files", len(files))
 	for _, file := range files {

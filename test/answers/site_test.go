@@ -49,11 +49,11 @@ type site struct {
 }
 
 // newSite starts a cluster without Cardquota.
-func newSite(t *testing.T, nodes []cluster.NodeProfile) *site {
+func newSite(t *testing.T, options cluster.Options) *site {
 	g := gomega.NewWithT(check.Trail(t))
 	root := check.Value(cluster.ModuleRoot())(t)
 
-	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
+	c, err := cluster.Start(t.Context(), options)
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}

@@ -56,13 +56,14 @@ func showInventory(ctx context.Context, p *program.Program, r *reader.Reader) er
 		return p.Print(list, list.Render)
 	}
 
+	refusals := len(r.Gaps) + 1 // nodes are read first, and without them the others say nothing
 	use := reader.ReadUse(ctx, r, "")
 	devices := reader.ReadDeviceSlices(ctx, r)
 	switch err := r.Err(); {
 	case err != nil:
 		return err
 	case !use.HasNodes:
-		return errors.New(strings.Join(r.Gaps, ", and "))
+		return errors.New(strings.Join(r.Gaps[:refusals], ", and "))
 	}
 
 	notes := r.Gaps
