@@ -36,6 +36,9 @@ const (
 	// AnnotationCreatedBy on a Queue or PriorityClass names the object for which the operator created it.
 	// It counts only while the operator manages the field; without it the operator deletes nothing.
 	AnnotationCreatedBy = "cardquota.dev/created-by"
+	// AnnotationBefore on a Queue that existed before its CardQuota is what the operator replaced there, as
+	// JSON: spec and annotations. On the way back to mode Observe the operator restores it.
+	AnnotationBefore = "cardquota.dev/before"
 	// AnnotationParentOnly on a Queue is "true" if its CardQuota has no service type: it takes no jobs.
 	AnnotationParentOnly = "cardquota.dev/parent-only"
 	// AnnotationHoldMessage on a Queue says why the operator holds it, although no stopPolicy does: its

@@ -20,6 +20,10 @@ type CardQuotaStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// mode is Enforce if the operator writes this quota to the Queue, Observe if it only observes. See
+	// spec.mode of the ServiceTypePolicy.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
 	// queue is the Volcano Queue that carries the quota.
 	// +optional
 	Queue *QueueStatus `json:"queue,omitempty"`

@@ -17,6 +17,7 @@ import (
 // +kubebuilder:selectablefield:JSONPath=`.spec.tenant`
 // +kubebuilder:printcolumn:name="Tenant",type=string,JSONPath=`.spec.tenant`
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.serviceType`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`,description="whether the quota is enforced or only observed"
 // +kubebuilder:printcolumn:name="Blocked",type=integer,JSONPath=`.status.blockedTotal`,description="workloads that wait"
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`,description="whether the quota is proven to be enforced"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

@@ -86,6 +86,18 @@ const (
 	ReasonTooManyNamespaces = "TooManyNamespaces" // False: only the first 50 namespaces by name have a LocalCardQuota.
 )
 
+// Reasons of several conditions while spec.mode of the ServiceTypePolicy is Observe, or comes into force.
+const (
+	// ReasonObserving: True of Ready and ConfigSynced, since the policy is followed. False of Enforced and
+	// BypassGuarded, and Unknown of QueueSynced. The operator writes only its own objects.
+	ReasonObserving = "Observing"
+	// ReasonRestoring: False, of QueueSynced and Ready. The operator gives Queues back what they had before it
+	// wrote them. The message names what is left.
+	ReasonRestoring = "Restoring"
+	// ReasonSchedulerRuns: False, of Ready. Cardquota's scheduler enforces quotas, so Observe is not in force yet.
+	ReasonSchedulerRuns = "SchedulerRuns"
+)
+
 // Reasons of Ready, besides those of QueueSynced and Enforced, and of FieldsKnown.
 const (
 	ReasonReady         = "Ready"         // True: the Queue has this quota and is Open.

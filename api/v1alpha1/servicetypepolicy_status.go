@@ -14,6 +14,10 @@ type ServiceTypePolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// mode is the mode in force. Observe comes into force when Cardquota's scheduler has ended, and stays
+	// while the policy is deleted.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
 	// serviceTypes are the service types in force, sorted by name. If a spec is refused, those of the
 	// spec before it stay in force.
 	// +optional

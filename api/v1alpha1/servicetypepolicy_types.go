@@ -11,6 +11,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=stp
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`,description="whether quotas are enforced or only observed"
 // +kubebuilder:printcolumn:name="Reclaim",type=string,JSONPath=`.status.reclaim`,description="how cards are taken back"
 // +kubebuilder:printcolumn:name="Scheduler",type=string,JSONPath=`.status.scheduler.version`,description="version of the active scheduler"
 // +kubebuilder:printcolumn:name="Synced",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigSynced")].status`
@@ -46,6 +47,13 @@ type ServiceTypePolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.priorityClassPolicy) || self.priorityClassPolicy != 'None' || !has(self.priorityClasses) || self.priorityClasses.size() == 0",fieldPath=".priorityClasses",message="with priorityClassPolicy None the operator creates no PriorityClass: leave priorityClasses out"
 // +kubebuilder:validation:XValidation:rule="!has(self.reclaim) || self.reclaim != 'Pods' || !has(self.queueHierarchy) || self.queueHierarchy != 'Tree'",fieldPath=".reclaim",message="Pods cannot be used with queueHierarchy: Tree, because Volcano's action reclaim knows no tree: set reclaim: Gangs, with which cardreclaim takes back by all rules of the tree, or Off"
 type ServiceTypePolicySpec struct {
+	// mode is Enforce (default) or Observe. Enforce: the operator writes CardQuotas to Queues, and this
+	// policy to the scheduler's configuration. Observe: it writes only its own objects, and refuses no
+	// workload. A change to Observe restores what Queues had before, once Cardquota's scheduler has ended.
+	// See docs/adopt.md.
+	// +optional
+	// +kubebuilder:default=Enforce
+	Mode Mode `json:"mode,omitempty"`
 	// serviceTypes define the kinds of work, 1 to 32. They replace the built-in types by name, with all
 	// fields: inference (priority 80000, reclaims from training) and training (priority 20000,
 	// WhenNeeded). The built-in types cannot be removed. See docs/administrator-guide.md.
@@ -360,6 +368,10 @@ type ConfigMapKeyReference struct {
 	Key string `json:"key,omitempty"`
 }
 
+// Mode controls whether quotas are enforced.
+// +kubebuilder:validation:Enum=Observe;Enforce
+type Mode string
+
 // ReclaimMode controls how cards are taken back.
 // +kubebuilder:validation:Enum=Gangs;Pods;Off
 type ReclaimMode string
@@ -389,6 +401,9 @@ const PolicyName = "default"
 
 // The values of the enumerations.
 const (
+	ModeObserve Mode = "Observe"
+	ModeEnforce Mode = "Enforce"
+
 	SchedulerBypassDeny  SchedulerBypassPolicy = "Deny"
 	SchedulerBypassWarn  SchedulerBypassPolicy = "Warn"
 	SchedulerBypassAllow SchedulerBypassPolicy = "Allow"

@@ -147,6 +147,10 @@ func TestAlertsFireWithinHalfAnHour(t *testing.T) {
 			[]string{operator, `cardquota_enforced{reason="StockScheduler"} 0x60`, configured},
 			[]string{notEnforced}, // it places pods, without quotas
 		},
+		"the policy observes, and Volcano's own scheduler runs": {
+			[]string{operator, `cardquota_enforced{reason="Observing"} 0x60`, configured},
+			nil, // nothing is meant to be enforced
+		},
 		"for two minutes the scheduler has not loaded the configuration": {
 			[]string{
 				operator,

@@ -150,6 +150,8 @@ func readyCondition(s *v1alpha1.CardQuotaStatus, input StatusInput) metav1.Condi
 	enforced := conditions.Get(s.Conditions, v1alpha1.ConditionEnforced)
 
 	switch {
+	case input.Sync.Reason == v1alpha1.ReasonObserving:
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonObserving, "%s", input.Sync.Message)
 	case input.Sync.Status != metav1.ConditionTrue:
 		return conditions.New(no, input.Sync.Reason, "%s", input.Sync.Message)
 	case input.Queue == nil || input.Queue.Status.State == "":
@@ -301,12 +303,32 @@ func RefusesChanges(live *v1beta1.Queue) bool {
 
 // DrainingCondition is condition QueueSynced of a CardQuota that is being deleted.
 func DrainingCondition(name string, members queueusage.Members) metav1.Condition {
-	when := fmt.Sprintf("these are gone: %s", members)
-	if !members.Any() {
-		when = "the API server confirms that no unfinished pod and PodGroup uses it"
-	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonDraining,
-		"being deleted: queue %s has no quota any more and is deleted when %s", name, when)
+		"being deleted: queue %s has no quota any more and is deleted when %s", name, describeEmptying(members))
+}
+
+// describeEmptying says when a queue with so many members is empty.
+func describeEmptying(members queueusage.Members) string {
+	if !members.Any() {
+		return "the API server confirms that no unfinished pod and PodGroup uses it"
+	}
+	return fmt.Sprintf("these are gone: %s", members)
+}
+
+// ObservedQueueCondition returns condition QueueSynced in mode Observe. owner is the CardQuota that owns the queue.
+func ObservedQueueCondition(quota *v1alpha1.CardQuota, owner *v1alpha1.CardQuota) metav1.Condition {
+	name := quota.QueueName()
+	if owner != nil && owner.Name != quota.Name {
+		return QueueConflictCondition(name, owner.Name)
+	}
+	return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonObserving,
+		"in mode Observe the operator writes nothing to queue %s, and counts what its pods use", name)
+}
+
+// RestoringCondition returns condition QueueSynced while mode Observe waits until a Queue that the operator created is empty.
+func RestoringCondition(queue string, members queueusage.Members) metav1.Condition {
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonRestoring,
+		"queue %s was made for this CardQuota: it limits nothing any more, and is deleted when %s", queue, describeEmptying(members))
 }
 
 // Events returns the events for the change from one status to the next.

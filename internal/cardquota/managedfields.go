@@ -35,7 +35,7 @@ const (
 // changed the spec of the CardQuota.
 var fieldsThatMayDiffer = []string{
 	fieldParent, fieldWeight, labelField(v1alpha1.LabelManagedBy),
-	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(annotationClosedByParent),
+	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(annotationClosedByParent), annotationField(v1alpha1.AnnotationBefore),
 }
 
 func annotationField(key string) string { return ".metadata.annotations." + key }

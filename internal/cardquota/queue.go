@@ -24,6 +24,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
+// Finalizer keeps a CardQuota until its Queue is deleted, released or restored.
+const Finalizer = "cardquota.dev/queue"
+
 // notClosedByParent is the value that Volcano's queue controller writes for a queue that
 // was not closed with its parent.
 const notClosedByParent = "false"
@@ -138,6 +141,7 @@ func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQu
 	desired := newDesiredQueue(quota, live, card.Quota{}, "", currentParent(live))
 	delete(desired.Config.Annotations, v1alpha1.AnnotationServiceType)
 	delete(desired.Config.Annotations, v1alpha1.AnnotationNamespaceSelector)
+	delete(desired.Config.Annotations, v1alpha1.AnnotationBefore)
 	desired.Config.Labels = nil
 	desired.dropEmptySpec()
 	return desired
@@ -223,7 +227,7 @@ func newDesiredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.
 }
 
 // setIdentity lets an apply change only the Queue that was read, or create one if there is none. It
-// keeps the annotation of the CardQuota that created the Queue.
+// keeps the annotation of the CardQuota that created the Queue, and the record of what another client's Queue had.
 func setIdentity(config *apply.QueueApplyConfiguration, live *v1beta1.Queue, creator string) {
 	if live == nil { // the apply conflicts if another client has created one meanwhile
 		config.WithResourceVersion(v1alpha1.NonexistentVersion).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: creator})
@@ -233,8 +237,11 @@ func setIdentity(config *apply.QueueApplyConfiguration, live *v1beta1.Queue, cre
 	if live.UID != "" { // an apply must not recreate a Queue that was just deleted
 		config.WithUID(live.UID)
 	}
-	if CreatedByOperator(live) { // applying without it would remove it
+	// Applying without them would remove them.
+	if CreatedByOperator(live) {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: live.Annotations[v1alpha1.AnnotationCreatedBy]})
+	} else if before := recordBefore(live); before != "" {
+		config.WithAnnotations(map[string]string{v1alpha1.AnnotationBefore: before})
 	}
 }
 

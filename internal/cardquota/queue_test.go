@@ -175,6 +175,7 @@ func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 		}
 
 		got := NewDesiredQueue(tc.quota, PolicyInput{Types: servicetype.BuiltIn}, tc.live, tc.allocated, flatPlacement(tc.quota))
+		delete(got.Config.Annotations, v1alpha1.AnnotationBefore) // TestTheFirstWriteRecordsWhatAQueueHad is about it
 		check.Equal(t, "applied Queue", tc.want, got.Config)
 		check.Equal(t, "manager of the weight", tc.wantManager, got.WeightManager)
 	}
@@ -232,9 +233,10 @@ func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
 	check.Equal(t, "abandoned", want, NewAbandonedQueue(quota, liveQueue(nil)).Config)
 
 	want.WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"})
-	want.WithAnnotations(map[string]string{"volcano.sh/service.type": "training", "volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
+	want.WithAnnotations(map[string]string{"cardquota.dev/created-by": "team", "volcano.sh/service.type": "training", "volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
 		"volcano.sh/namespace-selector": `{"matchLabels":{"team":"chat"}}`})
-	check.Equal(t, "drained", want, NewDrainedQueue(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config)
+	created := liveQueue(func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCreatedBy] = "team" }, createdBy)
+	check.Equal(t, "drained", want, NewDrainedQueue(quota, created, `{"NVIDIA-H200":3}`).Config)
 }
 
 // TestTheOperatorYieldsFourFields: an apply conflicts with a field of another manager. The operator yields weight,

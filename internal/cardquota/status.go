@@ -30,6 +30,8 @@ const (
 type StatusInput struct {
 	// Quota is the CardQuota with its previous status.
 	Quota *v1alpha1.CardQuota
+	// Mode is the mode in force.
+	Mode v1alpha1.Mode
 	// Queue is its Queue, nil when there is none.
 	Queue *v1beta1.Queue
 	// Sync is condition QueueSynced, the result of writing the Queue.
@@ -60,6 +62,7 @@ type StatusInput struct {
 func NewStatus(input StatusInput) v1alpha1.CardQuotaStatus {
 	status := *input.Quota.Status.DeepCopy()
 	status.ObservedGeneration = input.Quota.Generation
+	status.Mode = input.Mode
 	status.Queue = &v1alpha1.QueueStatus{Name: input.Quota.QueueName()}
 	if input.Queue != nil {
 		status.Queue.State = string(input.Queue.Status.State)

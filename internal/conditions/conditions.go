@@ -82,10 +82,11 @@ type Event struct {
 
 // Rule is a change of a condition that makes an event.
 type Rule struct {
-	// Type, Status and Reason match the new condition; "" matches any.
+	// Type, Status and Reason match the new condition; "" matches any. Except is a reason that does not match.
 	Type   string
 	Status metav1.ConditionStatus
 	Reason string
+	Except string
 	// Kind is Normal or Warning.
 	Kind string
 	// Event is the reason of the event, "" for the reason of the condition. A rule for any
@@ -95,14 +96,16 @@ type Rule struct {
 
 // matches reports whether the rule is about the status and reason of a condition.
 func (r *Rule) matches(c metav1.Condition) bool {
-	return (r.Status == "" || c.Status == r.Status) && (r.Reason == "" || c.Reason == r.Reason)
+	isStatus := r.Status == "" || c.Status == r.Status
+	isReason := r.Reason == "" || c.Reason == r.Reason
+	return isStatus && isReason && (r.Except == "" || c.Reason != r.Except)
 }
 
 // CommonRules are the rules for conditions that CardQuota and ServiceTypePolicy share.
 var CommonRules = []Rule{
 	{Type: v1alpha1.ConditionFieldsKnown, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnknownFields},
 	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Kind: corev1.EventTypeNormal, Reason: v1alpha1.ReasonEnforced, Event: v1alpha1.ReasonEnforced},
-	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventNotEnforced},
+	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, Except: v1alpha1.ReasonObserving, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventNotEnforced},
 }
 
 // Events returns the events for the change from one list of conditions to the next. A

@@ -7,7 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/policy"
@@ -69,3 +71,10 @@ func (n *NodeInventory) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha
 	defer n.mu.Unlock()
 	return policy.InForce(read, n.lastPolicy)
 }
+
+// ModeChanged selects changes of the mode in force of a ServiceTypePolicy.
+var ModeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
+	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
+	return policy.Mode(before) != policy.Mode(after)
+}}

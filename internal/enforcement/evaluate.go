@@ -172,6 +172,20 @@ func (o Observation) SchedulerAlive() bool {
 	return o.Heartbeat != nil && o.Heartbeat.Fresh(o.Now) && isReceivedLately && !o.stoppedCleanly()
 }
 
+// SchedulerMayRun reports whether our scheduler may still enforce quotas: its last report is fresh by one of the two
+// clocks, or cannot be read, or the operator has watched for reports too short a time to tell. watchedSince is when it
+// began.
+func (o Observation) SchedulerMayRun(watchedSince time.Time) bool {
+	switch {
+	case o.Unreadable != "":
+		return true
+	case o.Heartbeat == nil:
+		return false
+	default:
+		return o.Now.Sub(watchedSince) < StaleAfter || o.Heartbeat.Fresh(o.Now) || o.receivesHeartbeats()
+	}
+}
+
 // stoppedCleanly reports whether the scheduler stopped cleanly, so that its last report proves nothing any more. It is
 // false if the operator received that report and there is no other scheduler: one of its replicas has StaleAfter to
 // take over. So an update of the scheduler changes no condition: no scheduler assigns cards in between.

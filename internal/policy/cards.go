@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -44,7 +46,7 @@ func HasTakenEffect(policy *v1alpha1.ServiceTypePolicy) bool {
 
 // InForce returns what is in force of a policy that was read: its spec, with the status of the last
 // policy that took effect. So what the status says stays while the policy is deleted, and until a new
-// one takes effect, as in the scheduler. Both may be nil.
+// one takes effect, as in the scheduler. The mode is that of a new policy from its first status on. Both may be nil.
 func InForce(read, last *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy {
 	switch {
 	case last == nil || (read != nil && HasTakenEffect(read)):
@@ -54,6 +56,7 @@ func InForce(read, last *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 	}
 	merged := read.DeepCopy()
 	merged.Status = *last.Status.DeepCopy()
+	merged.Status.Mode = cmp.Or(read.Status.Mode, last.Status.Mode) // decided before anything else takes effect
 	return merged
 }
 

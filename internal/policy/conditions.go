@@ -52,11 +52,16 @@ func RefusedCondition(err error, final bool) metav1.Condition {
 		onOneLine(err), ConfigMapName)
 }
 
-// readyCondition is True when the configuration is written and the scheduler enforces it.
+// readyCondition is True when the configuration is written and the scheduler enforces it, and in mode Observe when
+// nothing is left to restore.
 func readyCondition(input StatusInput) metav1.Condition {
 	switch {
+	case input.Policy.Spec.Mode == v1alpha1.ModeObserve && input.Mode != v1alpha1.ModeObserve:
+		return schedulerRunsCondition()
 	case input.Sync.Status != metav1.ConditionTrue:
 		return input.Sync
+	case input.Mode == v1alpha1.ModeObserve:
+		return input.Restoring.condition()
 	case input.Enforced.Status != metav1.ConditionTrue:
 		return input.Enforced.Condition
 	default:
@@ -75,4 +80,5 @@ var eventRules = slices.Concat([]conditions.Rule{
 }, conditions.CommonRules, []conditions.Rule{
 	{Type: v1alpha1.ConditionBypassGuarded, Reason: v1alpha1.ReasonGuardRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonGuardRefused},
 	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonReady},
+	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonObserving, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonObserving},
 })

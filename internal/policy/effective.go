@@ -47,6 +47,8 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	out.Cards = sortedCards(out.Cards)
 	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKind) int { return cmp.Compare(a.Kind, b.Kind) })
 
+	out.Mode = cmp.Or(out.Mode, v1alpha1.ModeEnforce)
+
 	// Own PriorityClasses replace the default ones as a whole.
 	out.PriorityClassPolicy = cmp.Or(out.PriorityClassPolicy, v1alpha1.PriorityClassesManaged)
 	switch {

@@ -12,6 +12,7 @@ import (
 // defaults to them changes nothing.
 func TestEmptySpecHasTheDefaults(t *testing.T) {
 	want := v1alpha1.ServiceTypePolicySpec{
+		Mode: "Enforce",
 		ServiceTypes: []v1alpha1.ServiceType{
 			{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 			{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"},
@@ -55,6 +56,7 @@ func TestEmptySpecHasTheDefaults(t *testing.T) {
 // spec is not changed.
 func TestWrittenFieldsAreKept(t *testing.T) {
 	spec := v1alpha1.ServiceTypePolicySpec{
+		Mode: "Observe",
 		ServiceTypes: []v1alpha1.ServiceType{
 			{Name: "serving", Priority: 9, ReclaimPolicy: "Never", ReclaimFrom: []string{"tuning", "batch"}},
 			{Name: "training", Priority: 1, ReclaimPolicy: "Never"},

@@ -24,7 +24,7 @@ func EncodeKept(p *v1alpha1.ServiceTypePolicy) (string, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
 		Spec:       p.Spec,
 		Status: v1alpha1.ServiceTypePolicyStatus{
-			ServiceTypes: make([]v1alpha1.ServiceTypeStatus, len(p.Status.ServiceTypes)), Reclaim: p.Status.Reclaim,
+			Mode: p.Status.Mode, ServiceTypes: make([]v1alpha1.ServiceTypeStatus, len(p.Status.ServiceTypes)), Reclaim: p.Status.Reclaim,
 			ReclaimResources: p.Status.ReclaimResources, QueueHierarchy: p.Status.QueueHierarchy, Cards: p.Status.Cards,
 		},
 	}

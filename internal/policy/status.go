@@ -17,6 +17,9 @@ type StatusInput struct {
 	// Effective is the effective spec, nil when the spec is invalid: then the previous service
 	// types stay.
 	Effective *v1alpha1.ServiceTypePolicySpec
+	// Mode is the mode in force, "" while it is undecided. Restoring is what is left to restore in mode Observe.
+	Mode      v1alpha1.Mode
+	Restoring Restoring
 	// Sync is condition ConfigSynced. Hash is that of the text that the operator wrote into the
 	// scheduler's ConfigMap, "" when there is none.
 	Sync metav1.Condition
@@ -37,6 +40,7 @@ type StatusInput struct {
 func StatusFor(input StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	status := *input.Policy.Status.DeepCopy()
 	status.ObservedGeneration = input.Policy.Generation
+	status.Mode = input.Mode
 
 	// An invalid policy changes nothing, so the status goes on showing what is in force.
 	if input.Effective != nil {

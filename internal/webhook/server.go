@@ -18,6 +18,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/policy"
 )
 
 // The paths of the webhooks, as in config/webhook/manifests.yaml.
@@ -80,10 +81,24 @@ func (h *handlers) registerWebhooks(register func(path string, hook http.Handler
 	serve(PathCardQuota, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.CardQuota{}, validator[*v1alpha1.CardQuota](h.validateCardQuota)).Handler, failed)
 	serve(PathCardQuotaDeletion, administrators, admission.HandlerFunc(h.warnCardQuotaDeletion), allowUnreadable)
 	serve(PathServiceTypePolicy, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.ServiceTypePolicy{}, validator[*v1alpha1.ServiceTypePolicy](h.validateServiceTypePolicy)).Handler, failed)
-	serve(PathQueue, administrators, admission.HandlerFunc(h.validateQueue), allowUnreadable)
-	serve(PathWorkload, tenants, admission.HandlerFunc(h.validateWorkload), allowUnreadable)
-	serve(PathVCJob, tenants, admission.HandlerFunc(h.defaultVCJob), allowUnreadable)
-	serve(PathJob, tenants, admission.HandlerFunc(h.defaultJob), allowUnreadable)
+	serve(PathQueue, administrators, h.inEnforceMode(h.validateQueue), allowUnreadable)
+	serve(PathWorkload, tenants, h.inEnforceMode(h.validateWorkload), allowUnreadable)
+	serve(PathVCJob, tenants, h.inEnforceMode(h.defaultVCJob), allowUnreadable)
+	serve(PathJob, tenants, h.inEnforceMode(h.defaultJob), allowUnreadable)
+}
+
+// inEnforceMode returns a handler that allows objects of other programs as they are while mode Enforce is not in force.
+func (h *handlers) inEnforceMode(handle admission.HandlerFunc) admission.HandlerFunc {
+	return func(ctx context.Context, req admission.Request) admission.Response {
+		read, err := h.readPolicy(ctx)
+		if err != nil {
+			return allowUnreadable(err)
+		}
+		if policy.Mode(h.inventory.PolicyInForce(read)) != v1alpha1.ModeEnforce {
+			return admission.Allowed("")
+		}
+		return handle(ctx, req)
+	}
 }
 
 // Ready is a readiness check: all nodes were read. Before that, the webhooks know no card.

@@ -49,7 +49,7 @@ func TestTheColumnsOfCardQuotasFitATerminal(t *testing.T) {
 	check.NoError(t, yaml.Unmarshal(text, &definition))
 
 	// The longest usual value of each column. A sum of cards has no longest one.
-	longest := map[string]int{"Tenant": 20, "Type": 10, "Blocked": 5, "Enforced": 7, "Ready": 7, "Age": 5}
+	longest := map[string]int{"Tenant": 17, "Type": 10, "Mode": 7, "Blocked": 5, "Enforced": 7, "Ready": 5, "Age": 5}
 	const (
 		name = 40
 		gap  = 3

@@ -45,6 +45,7 @@ var writingCalls = map[string]string{
 	"controller/servicetypepolicy/status.go writer.Write(ctx, policy":       "servicetypepolicies/status patch",
 	"controller/statuswriter.go w.Client.Status().Patch(ctx, w":             "", // its callers are above
 	"controller/servicetypepolicy/configmap.go r.client.Apply(ctx, apply":   "configmaps create,patch",
+	"controller/servicetypepolicy/mode.go r.client.Delete(ctx, live":        "configmaps delete",
 	"controller/servicetypepolicy/configmap.go r.client.Delete(ctx, class":  "priorityclasses delete",
 	"controller/servicetypepolicy/configmap.go r.client.Create(ctx, class":  "priorityclasses create",
 	"webhook/certificates/rotator.go r.client.Apply(ctx, wanted":            "secrets create,patch",

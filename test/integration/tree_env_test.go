@@ -28,8 +28,8 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// treeEnv is a cluster with Volcano's controllers and webhooks, in which the operator keeps a
-// tree of queues.
+// treeEnv is a cluster with Volcano's controllers and webhooks, in which the operator keeps queues, mostly a tree of
+// them.
 type treeEnv struct {
 	framework.Framework
 	g *gomega.WithT
@@ -37,8 +37,16 @@ type treeEnv struct {
 	stopOperator *func() error
 }
 
-// newTreeEnv starts the cluster and the operator, which stop with the test.
+// newTreeEnv starts the cluster and the operator, which stop with the test, with a policy of a tree.
 func newTreeEnv(t *testing.T) *treeEnv {
+	e := newVolcanoEnv(t)
+	e.g.Expect(e.Create(t.Context(), builder.ServiceTypePolicy().Obj())).To(gomega.Succeed())
+	e.setHierarchy(t, v1alpha1.QueueHierarchyTree)
+	return e
+}
+
+// newVolcanoEnv starts the cluster and the operator, which stop with the test, without a policy.
+func newVolcanoEnv(t *testing.T) *treeEnv {
 	requireControlPlane(t)
 	g := framework.NewGomega(t)
 
@@ -56,9 +64,6 @@ func newTreeEnv(t *testing.T) *treeEnv {
 
 	e.startOperator(t)
 	t.Cleanup(func() { g.Expect((*e.stopOperator)()).To(gomega.Succeed()) })
-
-	g.Expect(e.Create(t.Context(), builder.ServiceTypePolicy().Obj())).To(gomega.Succeed())
-	e.setHierarchy(t, v1alpha1.QueueHierarchyTree)
 	return e
 }
 

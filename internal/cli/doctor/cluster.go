@@ -120,6 +120,11 @@ func (c *Cluster) isEnforced() bool {
 	return c.policyCondition(v1alpha1.ConditionEnforced).Status == metav1.ConditionTrue
 }
 
+// isObserving reports whether the policy only observes, so that our scheduler is not needed.
+func (c *Cluster) isObserving() bool {
+	return c.policyCondition(v1alpha1.ConditionEnforced).Reason == v1alpha1.ReasonObserving
+}
+
 // inventory returns the status of the CardInventory, an empty one if it is unknown.
 func (c *Cluster) inventory() v1alpha1.CardInventoryStatus {
 	return ptr.Deref(c.Inventory, v1alpha1.CardInventoryStatus{})

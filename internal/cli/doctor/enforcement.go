@@ -53,6 +53,8 @@ func findMissingEnforcement(c *Cluster) []Finding {
 	finding := Finding{Severity: Error, Object: policyObject, Command: policyCommand,
 		Problem: fmt.Sprintf("Quotas are not proven to be enforced (%s): %s", condition.Reason, condition.Message)}
 	switch condition.Reason {
+	case v1alpha1.ReasonObserving: // the administrator wants that
+		finding = Finding{Severity: Info, Object: policyObject, Command: policyCommand, Problem: "The policy observes: " + condition.Message}
 	case v1alpha1.ReasonStockScheduler:
 		finding = c.addHandover(finding)
 	case v1alpha1.ReasonSecondScheduler:
@@ -62,6 +64,16 @@ func findMissingEnforcement(c *Cluster) []Finding {
 	}
 
 	return []Finding{finding}
+}
+
+// findUnfinishedMode finds a policy whose spec.mode is Observe, and that waits for the end of our scheduler, or has not
+// restored everything.
+func findUnfinishedMode(c *Cluster) []Finding {
+	ready := c.policyCondition(v1alpha1.ConditionReady)
+	if ready.Reason != v1alpha1.ReasonSchedulerRuns && ready.Reason != v1alpha1.ReasonRestoring {
+		return nil
+	}
+	return []Finding{{Severity: Warning, Object: policyObject, Command: policyCommand, Problem: fmt.Sprintf("It is not ready (%s): %s", ready.Reason, ready.Message)}}
 }
 
 // addHandover adds to a finding how our scheduler takes over from Volcano's. The command stops
@@ -111,7 +123,7 @@ func deploymentOf(pod *corev1.Pod) string {
 // changes schedulerBypassPolicy, unless it is too early.
 func findUnguardedBypass(c *Cluster) []Finding {
 	condition := c.policyCondition(v1alpha1.ConditionBypassGuarded)
-	if condition.Status == "" || condition.Status == metav1.ConditionTrue {
+	if condition.Status == "" || condition.Status == metav1.ConditionTrue || condition.Reason == v1alpha1.ReasonObserving {
 		return nil
 	}
 

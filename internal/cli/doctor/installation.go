@@ -158,7 +158,7 @@ func findMissingPrograms(c *Cluster) []Finding {
 	}
 
 	// Where only the image of Volcano's scheduler was replaced, its Deployment sends the heartbeat.
-	if _, isFresh := c.report(); len(c.Schedulers) == 0 && c.HasLease && !isFresh {
+	if _, isFresh := c.report(); len(c.Schedulers) == 0 && c.HasLease && !isFresh && !c.isObserving() {
 		findings = append(findings, c.addInstallation(Finding{Severity: Error, Object: "deployment/" + c.Namespace + "/cardquota-scheduler",
 			Problem: "cardquota-scheduler is not installed: no Deployment has its label, and no heartbeat arrives. No quota is enforced."}))
 	}

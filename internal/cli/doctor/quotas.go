@@ -28,7 +28,7 @@ func findUnreadyQuotas(c *Cluster) []Finding {
 		}
 
 		severity := Error
-		if ready.Reason == v1alpha1.ReasonHeld || quota.DeletionTimestamp != nil { // its owner wants that
+		if ready.Reason == v1alpha1.ReasonHeld || ready.Reason == v1alpha1.ReasonRestoring || quota.DeletionTimestamp != nil { // its owner wants that
 			severity = Info
 		}
 

@@ -71,6 +71,7 @@ var rules = []rule{
 	{"PolicyMissing", findMissingPolicy},
 	{"ConfigNotSynced", findUnsyncedConfiguration},
 	{"NotEnforced", findMissingEnforcement},
+	{"ModeNotInForce", findUnfinishedMode},
 	{"BypassNotGuarded", findUnguardedBypass},
 	{"HeartbeatStale", findStaleHeartbeat},
 	{"ConfigRefused", findRefusedConfiguration},

@@ -207,6 +207,16 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonStockScheduler, "pod volcano-system/volcano-scheduler-7d9-x schedules instead")
 		c.OtherSchedulers = []*corev1.Pod{stockPod("volcano-system", "volcano-scheduler")}
 	},
+	"NotEnforced-observing": func(_ *testing.T, c *Cluster) { // the scheduler is not installed, and nothing else is reported
+		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonObserving, "no quota is enforced")
+		setPolicyCondition(c, v1alpha1.ConditionBypassGuarded, v1alpha1.ReasonObserving, "nothing refuses pods")
+		c.Schedulers = nil
+		c.Lease = nil
+	},
+	"ModeNotInForce": func(_ *testing.T, c *Cluster) {
+		c.Policy.Status.Conditions = append(c.Policy.Status.Conditions,
+			condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSchedulerRuns, "Cardquota's scheduler may still run"))
+	},
 	"NotEnforced-unseen": func(_ *testing.T, c *Cluster) { c.Policy.Status.Conditions = nil },
 	"BypassNotGuarded": func(_ *testing.T, c *Cluster) {
 		setPolicyCondition(c, v1alpha1.ConditionBypassGuarded, v1alpha1.ReasonBypassWarned, "schedulerBypassPolicy is Warn")

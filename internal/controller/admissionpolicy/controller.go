@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -40,9 +41,11 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// InventorySource provides the cards of all nodes, false until all nodes were read.
+// InventorySource provides the cards of all nodes, false until all nodes were read, and the policy in force.
 type InventorySource interface {
 	Inventory() (*card.Inventory, bool)
+	// PolicyInForce returns what is in force of the policy that was read.
+	PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 }
 
 // Reconciler writes the ValidatingAdmissionPolicies and their bindings for the
@@ -83,11 +86,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	// Without a policy nothing is enforced, so its rules must not refuse pods any more.
 	if err != nil || object.DeletionTimestamp != nil {
-		var errs []error
-		for _, name := range PolicyNames() {
-			errs = append(errs, r.deleteObject(ctx, name, &admissionv1.ValidatingAdmissionPolicyBinding{}), r.deleteObject(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}))
-		}
-		return ctrl.Result{}, errors.Join(errs...)
+		return ctrl.Result{}, r.deleteObjects(ctx)
+	}
+	if mode := policy.Mode(r.inventory.PolicyInForce(object)); mode != v1alpha1.ModeEnforce {
+		return r.observe(ctx, object, mode)
 	}
 
 	inventory, known := r.inventory.Inventory()
@@ -122,6 +124,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})
 	return result, nil
+}
+
+// observe deletes the policies in mode Observe, and says so in condition BypassGuarded. It does nothing while the mode is
+// undecided.
+func (r *Reconciler) observe(ctx context.Context, object *v1alpha1.ServiceTypePolicy, mode v1alpha1.Mode) (ctrl.Result, error) {
+	if mode != v1alpha1.ModeObserve {
+		return ctrl.Result{}, nil
+	}
+
+	result := ctrl.Result{}
+	condition := ObservingGuardCondition()
+	if err := r.deleteObjects(ctx); err != nil {
+		if !shared.IsRefused(err) {
+			return ctrl.Result{}, err
+		}
+		condition = GuardRefusedCondition(err)
+		result.RequeueAfter = shared.RefusedRetry
+	}
+
+	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})
+	return result, nil
+}
+
+// deleteObjects deletes all policies and bindings.
+func (r *Reconciler) deleteObjects(ctx context.Context) error {
+	var errs []error
+	for _, name := range PolicyNames() {
+		errs = append(errs, r.deleteObject(ctx, name, &admissionv1.ValidatingAdmissionPolicyBinding{}), r.deleteObject(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}))
+	}
+	return errors.Join(errs...)
 }
 
 // applyWithBinding writes a policy, then its binding. It deletes the binding if the policy
@@ -275,7 +307,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 	onChange, onSignal := shared.DebouncedHandlers(v1alpha1.PolicyName)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bypass").
-		Watches(&v1alpha1.ServiceTypePolicy{}, onChange, builder.WithPredicates(shared.SpecChanged)).
+		Watches(&v1alpha1.ServiceTypePolicy{}, onChange, builder.WithPredicates(predicate.Or(shared.SpecChanged, shared.ModeChanged))).
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, onChange).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, onChange).
 		WatchesRawSource(source.Kind(chargeCache, client.Object(&admissionv1.ValidatingAdmissionPolicy{}), onChange)).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +23,42 @@ type oneNode struct{}
 
 func (oneNode) Inventory() (*card.Inventory, bool) {
 	return card.NewInventory(map[string]card.Node{"a": card.Recognise(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj(), nil)}), true
+}
+
+func (oneNode) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy {
+	return read
+}
+
+// TestObserveDeletesTheAdmissionPolicies: the policy was in force with mode Enforce, so both admission policies and their
+// bindings exist. When Observe comes into force, the controller deletes all four. Condition BypassGuarded says so, also
+// for a policy that observes from the beginning. While the mode is undecided, nothing is written or deleted.
+func TestObserveDeletesTheAdmissionPolicies(t *testing.T) {
+	owner := builder.ServiceTypePolicy().Obj()
+	api := fake.NewClientBuilder().WithScheme(builder.Scheme(t, clientgoscheme.AddToScheme, v1alpha1.AddToScheme)).WithObjects(owner).Build()
+	r := &Reconciler{
+		guard: newGuard(), client: api, events: record.NewFakeRecorder(10), inventory: oneNode{}, lastApplied: map[string]appliedState{},
+		readers: map[string]client.Reader{BypassPolicyName: api, ChargePolicyName: api},
+	}
+
+	// reconcile sets the mode in force, and returns how many objects exist then.
+	reconcile := func(mode v1alpha1.Mode) int {
+		owner.Spec.Mode = v1alpha1.ModeObserve
+		owner.Status.Mode = mode
+		check.NoError(t, api.Update(t.Context(), owner))
+		check.Value(r.Reconcile(t.Context(), ctrl.Request{}))(t)
+
+		var policies admissionv1.ValidatingAdmissionPolicyList
+		var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+		check.NoError(t, api.List(t.Context(), &policies))
+		check.NoError(t, api.List(t.Context(), &bindings))
+		return len(policies.Items) + len(bindings.Items)
+	}
+
+	check.Equal(t, "objects while the mode is undecided", 0, reconcile(""))
+	check.That(t, r.guard.Latest() == nil, "a condition is passed on while the mode is undecided")
+	check.Equal(t, "objects in mode Enforce", 4, reconcile(v1alpha1.ModeEnforce))
+	check.Equal(t, "objects in mode Observe", 0, reconcile(v1alpha1.ModeObserve))
+	check.Equal(t, "reason of BypassGuarded", v1alpha1.ReasonObserving, r.guard.Latest().Reason)
 }
 
 // TestGuardConditionIsPassedToTheWriterOfTheStatus: all conditions of the ServiceTypePolicy are one list, which

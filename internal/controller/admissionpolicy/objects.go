@@ -146,3 +146,8 @@ func GuardRefusedCondition(err error) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonGuardRefused,
 		"pods may bypass the scheduler, or hold cards uncharged, since an admission policy could not be written: %v; Kubernetes 1.30 or newer and the shipped ClusterRole are needed", err)
 }
+
+// ObservingGuardCondition returns condition BypassGuarded in mode Observe.
+func ObservingGuardCondition() metav1.Condition {
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonObserving, "in mode Observe no admission policy refuses pods that bypass the scheduler")
+}

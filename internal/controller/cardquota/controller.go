@@ -73,6 +73,8 @@ type reconciliation struct {
 	// the last one that took effect, and types are the service types in force.
 	policy, inForce *v1alpha1.ServiceTypePolicy
 	types           cardquota.PolicyInput
+	// mode is the mode in force.
+	mode v1alpha1.Mode
 	// tree is the tree around the CardQuota, cardquota.Flat until it is known and while queues are flat.
 	tree *cardquota.Tree
 	// usage is what the queue uses alone, subtree what it uses with the queues below it.
@@ -112,10 +114,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
+	// Before the mode is known, nothing may be written. The status of the policy, which says it, causes the next run.
+	run.mode = policy.Mode(run.inForce)
+	if run.mode == "" {
+		return ctrl.Result{}, nil
+	}
+
 	run.types = cardquota.PolicyInput{Types: policy.ServiceTypes(run.inForce), Bands: policy.PriorityBands(run.inForce)}
-	name := quota.QueueName()
+	return run.reconcileQueue(ctx)
+}
+
+// reconcileQueue reads what the Queue and the status depend on, and does with the Queue what the mode, the owner of the
+// queue and the deletion of the CardQuota say.
+func (r *reconciliation) reconcileQueue(ctx context.Context) (ctrl.Result, error) {
+	name := r.quota.QueueName()
 	if name == workload.RootQueue { // the schema refuses it, but this CardQuota may be older
-		return run.updateStatus(ctx, cardquota.QueueReservedCondition(name))
+		return r.updateStatus(ctx, cardquota.QueueReservedCondition(name))
 	}
 
 	// Two CardQuotas can name one Queue. Both would write it in turn, so only its owner does.
@@ -124,41 +138,43 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
-	run.queue, err = getQueue(ctx, r.client, name)
+	r.queue, err = getQueue(ctx, r.client, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if own, subtree, counted := r.usage.QueueUsage(name); counted {
-		run.usage = &own
-		run.subtree = &subtree
+	if own, subtree, counted := r.Reconciler.usage.QueueUsage(name); counted {
+		r.usage = &own
+		r.subtree = &subtree
 	}
 
-	run.tree, err = run.treeAround(ctx)
+	r.tree, err = r.treeAround(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
 	owner := cardquota.QueueOwner(candidates)
 	switch {
-	case quota.DeletionTimestamp != nil:
-		return run.finalizeQueue(ctx, owner, candidates)
-	case owner != nil && owner.Name != quota.Name:
-		return run.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
+	case r.mode == v1alpha1.ModeObserve:
+		return r.observe(ctx, owner)
+	case r.quota.DeletionTimestamp != nil:
+		return r.finalizeQueue(ctx, owner, candidates)
+	case owner != nil && owner.Name != r.quota.Name:
+		return r.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
 	}
 
-	return run.syncOwnedQueue(ctx)
+	return r.syncOwnedQueue(ctx)
 }
 
 // syncOwnedQueue writes the Queue and the status of a CardQuota that owns its queue. It adds the finalizer
 // before it writes anything that must be undone. If the CardQuota is newer than the cache, it only requeues.
 func (r *reconciliation) syncOwnedQueue(ctx context.Context) (ctrl.Result, error) {
-	if controllerutil.ContainsFinalizer(r.quota, finalizer) {
+	if controllerutil.ContainsFinalizer(r.quota, cardquota.Finalizer) {
 		return r.syncQueue(ctx)
 	}
 
 	before := r.quota.DeepCopy()
-	controllerutil.AddFinalizer(r.quota, finalizer)
+	controllerutil.AddFinalizer(r.quota, cardquota.Finalizer)
 	if result, err := r.patchMeta(ctx, before); err != nil || !result.IsZero() {
 		return result, err
 	}
@@ -307,7 +323,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 
 	counts := r.Reconciler.usage
 	status := cardquota.NewStatus(cardquota.StatusInput{
-		Quota: r.quota, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: counts.Physical(), Unnamed: counts.Unnamed(),
+		Quota: r.quota, Mode: r.mode, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: counts.Physical(), Unnamed: counts.Unnamed(),
 		Totals: counts.QuotaTotals(), Enforced: r.enforcedCondition(), LocalViews: localquota.ViewsCondition(len(selected)), Now: r.now,
 	})
 
@@ -351,6 +367,11 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 // enforcedCondition returns condition Enforced of the CardQuota, nil before the policy has it or before the
 // first count. Without a policy its status is Unknown.
 func (r *reconciliation) enforcedCondition() *metav1.Condition {
+	if r.mode == v1alpha1.ModeObserve {
+		observing := policy.ObservingCondition()
+		return &observing
+	}
+
 	var policyCondition *metav1.Condition
 	bypasses, counted := r.Reconciler.usage.bypassesByQueue()
 	if r.policy != nil {

@@ -27,9 +27,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// finalizer keeps a CardQuota until its Queue is deleted or released.
-const finalizer = "cardquota.dev/queue"
-
 // memberRetry is how soon to retry deleting a Queue that has members the last count did not
 // include. They may be gone before the next count.
 const memberRetry = time.Second
@@ -164,7 +161,7 @@ func (r *Reconciler) forgetQueueWrites(ctx context.Context, quota string) error 
 // finalizeQueue releases or deletes the Queue, as the deletionPolicy says, and removes the
 // finalizer.
 func (r *reconciliation) finalizeQueue(ctx context.Context, owner *v1alpha1.CardQuota, candidates []*v1alpha1.CardQuota) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(r.quota, finalizer) {
+	if !controllerutil.ContainsFinalizer(r.quota, cardquota.Finalizer) {
 		return ctrl.Result{}, nil
 	}
 
@@ -230,11 +227,16 @@ type drainStatus struct {
 
 // drainQueue removes quota and capability, so that nothing new starts, and deletes the Queue once it has no members.
 func (r *reconciliation) drainQueue(ctx context.Context) (drainStatus, error) {
-	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
+	return r.emptyQueue(ctx, v1alpha1.ReasonDraining, func(live *v1beta1.Queue) cardquota.DesiredQueue {
 		return cardquota.NewDrainedQueue(r.quota, live, r.allocatedText(live))
-	}
+	})
+}
+
+// emptyQueue writes the Queue as it is to be until it is empty, and deletes it once it has no members. reason is that of
+// condition QueueSynced meanwhile.
+func (r *reconciliation) emptyQueue(ctx context.Context, reason string, desired queueBuilder) (drainStatus, error) {
 	// With this reason the Queue had lost its quota before, so another manager has caused a difference.
-	wasInSync := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
+	wasInSync := conditions.Get(r.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == reason
 
 	var requeueAfter time.Duration
 	if !desired(r.queue).InSync(r.queue) {
@@ -312,7 +314,7 @@ func (r *reconciliation) releaseFields(ctx context.Context) error {
 // jsonPointerEscaper escapes a key for the path of a JSON patch.
 var jsonPointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// removeManagedFields keeps every value of the Queue but LabelManagedBy and drops the operator's ownership of the
+// removeManagedFields keeps every value of the Queue but LabelManagedBy and AnnotationBefore, and drops the operator's ownership of the
 // fields, so that the Queue is as if users had written it. Server-side apply cannot do that, so it patches
 // managedFields, with the resource version as a lock.
 func (r *reconciliation) removeManagedFields(ctx context.Context) error {
@@ -331,6 +333,9 @@ func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 	if cardquota.HasManagedByLabel(live) {
 		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPointerEscaper.Replace(v1alpha1.LabelManagedBy)})
 	}
+	if live.Annotations[v1alpha1.AnnotationBefore] != "" {
+		change = append(change, map[string]any{"op": "remove", "path": "/metadata/annotations/" + jsonPointerEscaper.Replace(v1alpha1.AnnotationBefore)})
+	}
 
 	patch, err := json.Marshal(change)
 	if err != nil {
@@ -346,7 +351,7 @@ func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 // removeFinalizer removes the finalizer, after which the API server deletes the CardQuota.
 func (r *reconciliation) removeFinalizer(ctx context.Context) (ctrl.Result, error) {
 	before := r.quota.DeepCopy()
-	controllerutil.RemoveFinalizer(r.quota, finalizer)
+	controllerutil.RemoveFinalizer(r.quota, cardquota.Finalizer)
 	r.metrics.forgetQuota(r.quota.Name)
 	r.queueWrites.Forget(r.quota.QueueName())
 	return r.patchMeta(ctx, before)

@@ -65,7 +65,11 @@ func (u *UsageCollector) policyInForce(policies toolscache.Store) *v1alpha1.Serv
 func changesPolicyInForce(before, after client.Object) bool {
 	was, ok := before.(*v1alpha1.ServiceTypePolicy)
 	is, isPolicy := after.(*v1alpha1.ServiceTypePolicy)
-	return ok && isPolicy && (policy.IsTree(was) != policy.IsTree(is) || policy.HasTakenEffect(was) != policy.HasTakenEffect(is))
+	if !ok || !isPolicy {
+		return false
+	}
+	takesEffect := policy.HasTakenEffect(was) != policy.HasTakenEffect(is)
+	return takesEffect || policy.IsTree(was) != policy.IsTree(is) || policy.Mode(was) != policy.Mode(is)
 }
 
 // localQueues returns the queues that tenants see as LocalCardQuotas in their namespaces, and those below them.

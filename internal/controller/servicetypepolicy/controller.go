@@ -78,6 +78,8 @@ type reconciliation struct {
 	// spec is the effective spec, faults are its errors.
 	spec   v1alpha1.ServiceTypePolicySpec
 	faults field.ErrorList
+	// mode is the mode in force from now on, "" while it is undecided.
+	mode v1alpha1.Mode
 	// statusDelay is how long the next status write must wait.
 	statusDelay time.Duration
 	now         time.Time
@@ -99,7 +101,7 @@ var errCacheStale = errors.New("read again")
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=volcano-scheduler-configmap,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-scheduler-configmap,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-scheduler-configmap,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-policy-in-force,verbs=get;create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
@@ -127,8 +129,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
 	}
 
-	run := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(r.inForce(object)), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
+	inForce := r.inForce(object)
+	run := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(inForce), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
 	run.faults = policy.Validate(run.spec)
+	var err error
+	run.mode, err = r.decideMode(ctx, inForce)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
 	result, err := run.applyAndReport(ctx)
 	if errors.Is(err, errCacheStale) {
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
@@ -155,6 +164,8 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 		if out.Reason == "" {
 			return ctrl.Result{}, nil // deleted before the first run: there is no status to keep
 		}
+	case r.mode != v1alpha1.ModeEnforce:
+		out.Condition, writeErr = r.observe(ctx, live)
 	case len(r.faults) > 0:
 		out.Condition = policy.InvalidCondition(r.faults)
 	default:

@@ -57,8 +57,9 @@ type evidence struct {
 	metric                               *shared.GaugeSet
 
 	remembered struct {
-		// started reports that there was an evaluation before. What the first one finds is
-		// older than the operator.
+		// watchedSince is when the operator first looked for a report. What it found then is older than the operator.
+		watchedSince time.Time
+		// started reports that there was an evaluation before.
 		started bool
 		// report is the time of the last report, arrived is when the operator first saw it.
 		report, arrived time.Time
@@ -134,6 +135,15 @@ func (e *evidence) evaluateEnforcement(ctx context.Context, p *v1alpha1.ServiceT
 	return out, nil
 }
 
+// schedulerMayRun reports whether our scheduler may still enforce quotas.
+func (e *evidence) schedulerMayRun(ctx context.Context, now time.Time) (bool, error) {
+	observed := enforcement.Observation{Now: now}
+	if err := e.readHeartbeat(ctx, &observed); err != nil {
+		return false, err
+	}
+	return observed.SchedulerMayRun(e.remembered.watchedSince), nil
+}
+
 // readHeartbeat reads the heartbeat into observed: the report of the scheduler, why it cannot be read, or neither if
 // there is no Lease. It also remembers when the report arrived, by the clock of the operator.
 func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Observation) error {
@@ -144,11 +154,16 @@ func (e *evidence) readHeartbeat(ctx context.Context, observed *enforcement.Obse
 	}
 
 	last := &e.remembered
+	isFirstLook := last.watchedSince.IsZero()
+	if isFirstLook {
+		last.watchedSince = observed.Now
+	}
+
 	if err == nil {
 		report, fault := enforcement.ReadReport(lease)
 		if fault == nil {
-			// The first evaluation finds a report of unknown age, so its arrival stays zero.
-			if last.started && !report.At.Equal(last.report) {
+			// The first look finds a report of unknown age, so its arrival stays zero.
+			if !isFirstLook && !report.At.Equal(last.report) {
 				last.arrived = observed.Now
 			}
 			last.report = report.At

@@ -15,12 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardquota"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
@@ -99,7 +101,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").
 		For(&v1alpha1.ServiceTypePolicy{}, builder.WithPredicates(shared.SpecChanged)).
-		Watches(&v1alpha1.CardQuota{}, onChange, builder.WithPredicates(serviceTypeChanged)).
+		Watches(&v1alpha1.CardQuota{}, onChange, builder.WithPredicates(predicate.Or(serviceTypeChanged, finalizerChanged))).
 		Watches(&schedulingv1.PriorityClass{}, onChange).
 		Watches(&coordinationv1.Lease{}, onChange).
 		Watches(&corev1.Pod{}, onChange, builder.WithPredicates(isStockScheduler)).
@@ -121,6 +123,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 // serviceTypeChanged selects CardQuotas that are created, deleted or change their service
 // type.
 var serviceTypeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return serviceTypeOf(e.ObjectOld) != serviceTypeOf(e.ObjectNew) }}
+
+// finalizerChanged selects CardQuotas that get or lose the finalizer of their Queue: in mode Observe the policy says which
+// still have it.
+var finalizerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return controllerutil.ContainsFinalizer(e.ObjectOld, cardquota.Finalizer) != controllerutil.ContainsFinalizer(e.ObjectNew, cardquota.Finalizer)
+}}
 
 // serviceTypeOf returns the service type of a CardQuota.
 func serviceTypeOf(object client.Object) string {

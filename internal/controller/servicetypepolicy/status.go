@@ -18,7 +18,7 @@ import (
 // shared.StatusInterval ago. out is the result of writing the configuration. It requeues for the next look at
 // enforcement, too.
 func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
-	input := policy.StatusInput{Policy: r.policy, Sync: out.Condition, Hash: out.hash, Now: r.now}
+	input := policy.StatusInput{Policy: r.policy, Mode: r.mode, Sync: out.Condition, Hash: out.hash, Now: r.now}
 
 	// The status says what is in force. A policy that could not be written is not.
 	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil {
@@ -34,6 +34,13 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	input.Enforced, err = r.evaluateEnforcement(ctx, out)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+
+	if r.mode == v1alpha1.ModeObserve {
+		input.Restoring, err = r.findRestoring(ctx)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 
 	if r.guard != nil {
@@ -67,10 +74,27 @@ func (r *reconciliation) evaluateEnforcement(ctx context.Context, out configResu
 	if r.evidence == nil {
 		return policy.UnknownEnforcement(), nil
 	}
+	if r.mode != v1alpha1.ModeEnforce {
+		return r.observedEnforcement(), nil
+	}
 	if out.hash != "" {
 		return r.evidence.evaluateEnforcement(ctx, r.policy, out.hash, "", r.now)
 	}
 	return r.evidence.evaluateEnforcement(ctx, r.policy, r.policy.Status.ConfigHash, out.Message, r.now)
+}
+
+// observedEnforcement returns condition Enforced while Enforce is not in force. If another mode is wanted, no watch says
+// when it can come into force.
+func (r *reconciliation) observedEnforcement() policy.Enforcement {
+	out := policy.UnknownEnforcement()
+	if r.mode == v1alpha1.ModeObserve {
+		out.Condition = policy.ObservingCondition()
+	}
+	if r.mode != r.spec.Mode {
+		out.Until = r.now.Add(leaderPollInterval)
+	}
+	r.evidence.updateMetric(out.Condition)
+	return out
 }
 
 // quotasByServiceType counts the CardQuotas of each service type.
