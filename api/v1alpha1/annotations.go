@@ -11,6 +11,10 @@ const (
 	AnnotationCardDeserved = "volcano.sh/card.deserved"
 	// AnnotationCardGuarantee on a Queue of a tree is how many cards stay free for it, like AnnotationCardDeserved.
 	AnnotationCardGuarantee = "volcano.sh/card.guarantee"
+	// AnnotationUnlimitedResources on a Queue with AnnotationCardQuota lists what of CPU and memory it does not limit:
+	// "cpu,memory". It counts where spec.capability has no limit, which is 0 otherwise. In a tree the limit of the parent
+	// counts. The operator writes it; a user may write it on other Queues.
+	AnnotationUnlimitedResources = "volcano.sh/unlimited.resources"
 	// AnnotationStopPolicy on a Queue is Hold or HoldAndDrain, as spec.stopPolicy of a CardQuota. Absent is None.
 	AnnotationStopPolicy = "volcano.sh/stop-policy"
 	// AnnotationCardRequest on a vcjob or PodGroup is the number of cards that the whole job requests

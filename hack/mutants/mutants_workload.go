@@ -116,14 +116,17 @@ var workloadMutants = []mutant{
 `, "root gives nothing while unmanaged queues are denied"},
 	{"internal/workload/queue.go", `cmp.Or(milliCPU, quota.Unlimited)`, `cmp.Or(milliCPU, 0)`, "CPU of an unmanaged queue is unlimited"},
 	{"internal/workload/queue.go", `cmp.Or(memory, quota.Unlimited)`, `quota.Unlimited`, "an unmanaged queue keeps its capability"},
-	{"internal/workload/queue.go", `cards, MilliCPU: milliCPU, Memory: memory}`, `cards, MilliCPU: cmp.Or(milliCPU, quota.Unlimited), Memory: memory}`, "capability that is not set is 0 beside a quota"},
-	{"internal/workload/queue.go", `cards, MilliCPU: milliCPU, Memory: memory}`, `cards, MilliCPU: milliCPU, Memory: quota.Unlimited}`, "memory is limited beside a quota"},
-	{"internal/workload/queue.go", `		if err != nil {
-			rules.Refusal = &Refusal{`, `		if err != nil && unmanaged == v1alpha1.UnmanagedIgnore {
-			return rules
-		}
-		if err != nil {
-			rules.Refusal = &Refusal{`, "a quota that cannot be read withholds everything"},
+	{"internal/workload/unlimited.go", `MilliCPU: milliCPU, Memory: memory}`, `MilliCPU: max(1, milliCPU), Memory: memory}`, "capability that is not set is 0 beside a quota"},
+	{"internal/workload/unlimited.go", `MilliCPU: milliCPU, Memory: memory}`, `MilliCPU: milliCPU, Memory: quota.Unlimited}`, "memory is limited beside a quota"},
+	{"internal/workload/unlimited.go", `	if err != nil {
+		return limits, &Refusal{`, `	if err != nil && queue.Name != "q" {
+		return limits, &Refusal{`, "a quota that cannot be read withholds everything"},
+	{"internal/workload/unlimited.go", `	if err != nil {
+		return quota.Limits{}, &Refusal{`, `	if err != nil && queue.Name != "q" {
+		return quota.Limits{}, &Refusal{`, "a list of what is unlimited that cannot be read withholds everything"},
+	{"internal/workload/unlimited.go", `!isLimited && slices.Contains(unlimited, quota.CPU)`, `slices.Contains(unlimited, quota.CPU)`, "a capability counts beside unlimited.resources"},
+	{"internal/workload/unlimited.go", `!isLimited && slices.Contains(unlimited, quota.Memory)`, `!isLimited`, "unlimited.resources lifts only what it names"},
+	{"internal/workload/treequeue.go", `if isLimited || !isInherited {`, `if isLimited || !isInherited || t.Parent != "" {`, "in a tree the limit of the parent counts for what is not limited"},
 	{"internal/workload/queue.go", `	case !managed:`, `	case text == "" || text == "{}":`, "an empty quota is a quota"},
 	{"internal/workload/queue.go", `	case queue.DeletionTimestamp != nil:`, `	case queue.Name == "none":`, "a queue that is being deleted takes nothing"},
 	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == RootQueue || queue.Status.State != v1beta1.QueueStateClosing:`, "a closed queue takes nothing"},

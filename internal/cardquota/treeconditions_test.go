@@ -157,9 +157,22 @@ func TestHierarchyValidSaysWhatIsWrongInTheTree(t *testing.T) {
 			want: "False/Scaled: H200: guarantee is 4, but the children of web have 8 together and it has 4, so 2 is in " +
 				"force: lower the children, or raise the parent",
 		},
-		"chat limits memory, and web grants none": {
+		"chat limits memory, and web does not: that is no more than web has": {
 			name:   "chat",
 			change: changeIn("chat", withResources("", "1Gi")),
+			want:   "True/HierarchyValid: the parents up to the top level are web, tenant",
+		},
+		"chat has all memory that web has, which is none": {
+			name:   "chat",
+			change: changeIn("web", withResources("", "0")),
+			want:   "True/HierarchyValid: the parents up to the top level are web, tenant",
+		},
+		"chat limits memory, and web grants none": {
+			name: "chat",
+			change: func(all map[string]*v1alpha1.CardQuota) {
+				changeIn("web", withResources("", "0"))(all)
+				changeIn("chat", withResources("", "1Gi"))(all)
+			},
 			want: "False/CardNotInParent: memory: quota is 1Gi, but parent web grants none, so it is 0: grant it there, or " +
 				"remove it here",
 		},

@@ -17,7 +17,7 @@ type TreeQueue struct {
 	Parent string
 	// Quota, Deserved and Guarantee are the written amounts. A name in Deserved or Guarantee
 	// that Quota lacks inherits the parent's quota. A name that Deserved lacks deserves its
-	// quota.
+	// quota. CPU and memory that Quota lacks are always inherited, and directly under root they are not limited.
 	Quota, Deserved, Guarantee Amounts
 	// AnyCard lifts the card limits, see Limits.
 	AnyCard bool
@@ -49,6 +49,14 @@ func (q *TreeQueue) Resources() []Resource {
 		maps.Copy(all, amounts)
 	}
 	return all.Sorted()
+}
+
+// writes reports whether the queue has an entry of a resource.
+func (q *TreeQueue) writes(of Resource) bool {
+	_, hasQuota := q.Quota[of]
+	_, deserves := q.Deserved[of]
+	_, guarantees := q.Guarantee[of]
+	return hasQuota || deserves || guarantees
 }
 
 // FaultKind is why a queue takes no new work.
@@ -90,7 +98,7 @@ type ExcessKind int
 
 // The kinds of excess.
 const (
-	// NothingToInherit: an entry without a quota directly under root.
+	// NothingToInherit: a card without a quota directly under root.
 	NothingToInherit ExcessKind = iota
 	// NotInParent: the parent has no quota of this name.
 	NotInParent
@@ -145,6 +153,8 @@ type Resolved struct {
 	Children []string
 	// Limits are the amounts that count.
 	Limits Limits
+	// WritesCompute says of CPU and memory whether the queue, or one below it, writes an amount.
+	WritesCompute map[Resource]bool
 	// Fault is why the queue takes no new work.
 	Fault Fault
 	// Excess lists the written amounts that do not count, by resource.
@@ -154,7 +164,7 @@ type Resolved struct {
 // Equal reports whether two resolved queues have the same parent, children, amounts, fault and excess.
 func (r *Resolved) Equal(o *Resolved) bool {
 	return r.Parent == o.Parent && r.Fault == o.Fault && slices.Equal(r.Children, o.Children) && reflect.DeepEqual(r.Excess, o.Excess) &&
-		reflect.DeepEqual(r.Limits, o.Limits)
+		maps.Equal(r.WritesCompute, o.WritesCompute) && reflect.DeepEqual(r.Limits, o.Limits)
 }
 
 // Tree is where queues are below root, and the amounts that count for each. It never changes. The caller

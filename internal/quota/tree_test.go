@@ -168,6 +168,8 @@ func naiveQuotaExcess(q TreeQueue, parent string, above int64, name Resource) []
 	switch {
 	case !isWritten && !isDeserved && !isGuaranteed:
 		return nil
+	case q.Parent == "" && !naiveIsCard(name): // no queue limits CPU and memory at the top level
+		return nil
 	case parent == "" && !isWritten:
 		return []ExcessKind{NothingToInherit}
 	case parent == "":
@@ -300,6 +302,43 @@ func TestResolveTreeByExample(t *testing.T) {
 	check.Equal(t, "fault of a queue whose parent does not exist", Fault{Kind: ParentNotFound, Queue: "orphan", Parent: "gone"}, resolved.Queue("orphan").Fault)
 	check.That(t, resolved.Queue("orphan").Limits.IsHeld, "the unused guarantee of the orphan stays reserved, although no queue can use it")
 	check.Equal(t, "fault of a queue with children", Fault{Kind: IsParent, Queue: "chat"}, resolved.Queue("chat").Fault)
+}
+
+// TestUnwrittenCPUIsThatOfTheParent: a queue that writes no quota of CPU has that of its parent, and no limit directly
+// under root. So "open" and its child "all" are not limited, and "some" has the 9 that it writes. "ten" gives its 10 to
+// "inherits" and, over that, to "deep", which deserves 4 of them. "none" has 0, and its child inherits that: this is no
+// excess. "orphan" has no path to root, so nothing to inherit. WritesCompute names the queues for which Volcano's
+// webhook needs a number: they, or queues below them, write an amount.
+func TestUnwrittenCPUIsThatOfTheParent(t *testing.T) {
+	written := map[string]TreeQueue{
+		"open":     {},
+		"all":      {Parent: "open"},
+		"some":     {Parent: "open", Quota: Amounts{CPU: 9}},
+		"free":     {},
+		"ten":      {Quota: Amounts{CPU: 10}},
+		"inherits": {Parent: "ten"},
+		"deep":     {Parent: "inherits", Deserved: Amounts{CPU: 4}},
+		"none":     {Quota: Amounts{CPU: 0}},
+		"zero":     {Parent: "none"},
+		"top":      {Deserved: Amounts{CPU: 3}},
+		"orphan":   {Parent: "gone"},
+	}
+	want := map[string]int64{"open": Unlimited, "all": Unlimited, "some": 9, "free": Unlimited, "ten": 10, "inherits": 10, "deep": 10, "none": 0, "zero": 0, "top": Unlimited, "orphan": 0}
+
+	tree := ResolveTree(written)
+	writes := map[string]bool{}
+	for name, r := range tree.All() {
+		check.Equal(t, "CPU of "+name, want[name], r.Limits.MilliCPU)
+		check.Equal(t, "excess of "+name, 0, len(r.Excess))
+		if r.WritesCompute[CPU] {
+			writes[name] = true
+		}
+	}
+
+	check.Equal(t, "queues that need a number", []string{"deep", "inherits", "none", "open", "some", "ten", "top"}, slices.Sorted(maps.Keys(writes)))
+	check.Equal(t, "CPU that top deserves", int64(3), tree.Queue("top").Limits.deserved(CPU))
+	check.Equal(t, "CPU that all deserves", Unlimited, tree.Queue("all").Limits.deserved(CPU))
+	check.Equal(t, "excess of an orphan by what is written", 0, len(ResolveWritten(written).Queue("orphan").Excess))
 }
 
 // TestResolveWrittenCutsNothing: ResolveWritten reports what is too much in what each queue writes. "top" deserves 4 A,

@@ -93,12 +93,15 @@ func (t *treeResolver) isBelowParent(r *Resolved) bool {
 	return !r.Fault.HasNoPath()
 }
 
-// findGrantedCompute sets grantsCompute. Of all other queues CPU and memory are only limits, which several children
-// may have in full.
+// findGrantedCompute sets grantsCompute, and WritesCompute of each queue. Of queues that grant none, CPU and memory
+// are only limits, which several children may have in full.
 func (t *treeResolver) findGrantedCompute() {
 	t.grantsCompute = map[string]map[Resource]bool{}
 	for name, r := range t.resolved {
 		for _, key := range Compute {
+			if r.Written.writes(key) {
+				t.markWritten(name, key)
+			}
 			if _, deserves := r.Written.Deserved[key]; !deserves && r.Written.Guarantee[key] == 0 {
 				continue
 			}
@@ -111,6 +114,16 @@ func (t *treeResolver) findGrantedCompute() {
 				t.grantsCompute[at][key] = true
 			}
 		}
+	}
+}
+
+// markWritten sets WritesCompute of a queue and its ancestors.
+func (t *treeResolver) markWritten(queue string, key Resource) {
+	for at := t.parent(queue); at != nil && !at.WritesCompute[key]; at = t.parent(at.Parent) {
+		if at.WritesCompute == nil {
+			at.WritesCompute = map[Resource]bool{}
+		}
+		at.WritesCompute[key] = true
 	}
 }
 
@@ -182,17 +195,18 @@ type childAmounts struct {
 }
 
 // ownAmounts returns the amounts of a queue before scaleChildren compares it with its siblings: what it
-// writes, or inherits from its parent. A parent "" is root, from which it inherits nothing. ownAmounts
+// writes, or inherits from its parent. A parent "" is root, below which CPU
+// and memory are not limited, and no card is inherited. ownAmounts
 // reports an excess for each amount that is too large. Unless isUncut, it reduces deserved to the quota, and
 // the guarantee to deserved.
 func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
-	q := &t.resolved[name].Written
+	r := t.resolved[name]
 	c := childAmounts{queue: name, quota: Amounts{}, deserved: Amounts{}, guarantee: Amounts{}}
 	above := t.parent(parent)
-	for _, key := range q.Resources() {
-		inherited, inherits := t.inheritedQuota(q, above, key)
-		limit := c.ownLimit(q, key, parent, inherited, inherits)
-		deserved, guarantee := t.writtenAmounts(limit, q, key)
+	for _, key := range r.Written.Resources() {
+		inherited, inherits := t.inheritedQuota(&r.Written, above, key)
+		limit := c.ownLimit(&r.Written, key, parent, inherited, inherits)
+		deserved, guarantee := t.writtenAmounts(limit, r, key)
 
 		// A wrong amount is reported and reduced. Refusing the whole queue would stop work that
 		// is in order.
@@ -210,26 +224,43 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 			guarantee = min(guarantee, inForce)
 		}
 
-		c.quota[key] = limit
-		c.guarantee[key] = guarantee
+		t.setAmounts(&c, above, key, [3]int64{limit, deserved, guarantee})
+	}
 
-		// CPU and memory for which neither the queue nor one below it writes such an amount are only limits:
-		// siblings may have them in full.
-		if key.IsCard() || t.grantsCompute[name][key] {
-			c.deserved[key] = deserved
+	// CPU and memory of which the queue writes nothing are inherited, and need nothing of the parent.
+	for _, key := range Compute {
+		if !r.Written.writes(key) {
+			limit, _ := t.inheritedQuota(&r.Written, above, key)
+			deserved, guarantee := t.writtenAmounts(limit, r, key)
+			t.setAmounts(&c, above, key, [3]int64{limit, deserved, guarantee})
 		}
 	}
 
 	return c
 }
 
-// inheritedQuota returns the quota that a queue inherits unless it writes one, false at the top level. That of
-// a parent that does not exist is unknown, so it limits nothing.
+// setAmounts sets the quota of a queue, what it deserves and its guarantee. CPU and memory for which neither the queue
+// nor one below it writes what it deserves, or a guarantee, are only limits: siblings may have them in full. So are those
+// of which the queue deserves any amount, because its parent, nil for root, does not divide any.
+func (t *treeResolver) setAmounts(c *childAmounts, above *Resolved, key Resource, amounts [3]int64) {
+	c.quota[key] = amounts[0]
+	c.guarantee[key] = amounts[2]
+	deservesAny := amounts[1] == Unlimited && (above == nil || above.Limits.deserved(key) == Unlimited)
+	if key.IsCard() || (t.grantsCompute[c.queue][key] && !deservesAny) {
+		c.deserved[key] = amounts[1]
+	}
+}
+
+// inheritedQuota returns the quota that a queue inherits unless it writes one. At the top level no card is inherited, and
+// CPU and memory are not limited. Without a path to root nothing is inherited. As far as amounts are judged as they are
+// written, the quota of a parent that does not exist is unknown and limits nothing.
 func (t *treeResolver) inheritedQuota(q *TreeQueue, above *Resolved, key Resource) (inherited int64, inherits bool) {
 	switch {
 	case above != nil:
 		return above.Limits.Quota(key), true
-	case t.isUncut && q.Parent != "":
+	case q.Parent == "" && key.IsCard():
+		return 0, false
+	case q.Parent == "" || t.isUncut:
 		return Unlimited, true
 	}
 	return 0, false
@@ -237,11 +268,12 @@ func (t *treeResolver) inheritedQuota(q *TreeQueue, above *Resolved, key Resourc
 
 // writtenAmounts returns what a queue with a limit writes that it deserves, and its guarantee. Unwritten, it
 // deserves the limit.
-func (t *treeResolver) writtenAmounts(limit int64, q *TreeQueue, key Resource) (deserved, guarantee int64) {
-	deserved, isWritten := q.Deserved[key]
-	guarantee = q.Guarantee[key]
-	switch _, hasQuota := q.Quota[key]; {
-	case t.isUncut && !hasQuota && limit == Unlimited: // what the parent would allow is unknown, so nothing is too much
+func (t *treeResolver) writtenAmounts(limit int64, r *Resolved, key Resource) (deserved, guarantee int64) {
+	deserved, isWritten := r.Written.Deserved[key]
+	guarantee = r.Written.Guarantee[key]
+	isUnknown := t.isUncut && (r.Fault.Kind == ParentNotFound || r.Fault.Kind == ParentCycle)
+	switch _, hasQuota := r.Written.Quota[key]; {
+	case isUnknown && !hasQuota && limit == Unlimited: // what the parent would allow is unknown, so nothing is too much
 		return limit, limit
 	case !isWritten:
 		return limit, guarantee

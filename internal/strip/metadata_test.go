@@ -23,7 +23,7 @@ import (
 
 // annotationsOfOthers are those that no pod and no PodGroup carries.
 var annotationsOfOthers = []string{
-	"AnnotationCardQuota", "AnnotationNamespaceSelector", "AnnotationCardAllocated", "annotationClosedByParent", // of Queues
+	"AnnotationCardQuota", "AnnotationNamespaceSelector", "AnnotationUnlimitedResources", "AnnotationCardAllocated", "annotationClosedByParent", // of Queues
 	"AnnotationCardDeserved", "AnnotationCardGuarantee", "AnnotationStopPolicy", "AnnotationParentOnly", "AnnotationHoldMessage", // of Queues in a tree
 	"AnnotationCreatedBy", "AnnotationDescription", "AnnotationRenderedFrom", "AnnotationCardResources", // of what the operator makes
 	"AnnotationInjectCAFrom", // of webhook configurations

@@ -14,7 +14,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -50,11 +49,11 @@ type QueueRules struct {
 // QueueRulesFor returns the rules of a Queue. last are its earlier rules, nil when there are
 // none: parsing the namespace selector again costs more than the rest.
 //
-// card.quota and spec.capability limit a managed queue, where CPU or memory that is not set is
-// 0. Any other queue may use no cards, or all cards with unmanaged Ignore. It keeps Volcano's
+// card.quota and spec.capability limit a managed queue. CPU or memory that is not set is 0 there, unless
+// unlimited.resources names it. Any other queue may use no cards, or all cards with unmanaged Ignore. It keeps Volcano's
 // meaning of capability (not set or 0 is unlimited) except with Deny. root counts as a queue
-// without both: Volcano lets any pod name it, and that must not bypass the quotas. A quota or a
-// selector that cannot be parsed blocks that queue and no other.
+// without both: Volcano lets any pod name it, and that must not bypass the quotas. A quota, a
+// selector or unlimited.resources that cannot be parsed blocks that queue and no other.
 func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	rules := flatRulesFor(queue, unmanaged, last)
 	rules.Tree, rules.TreeRefusal = TreeQueueFor(queue, rules.Limits, rules.Managed && queue.Name != RootQueue)
@@ -114,13 +113,11 @@ func flatRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last
 	case !managed:
 		rules.Limits = quota.Limits{AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: cmp.Or(milliCPU, quota.Unlimited), Memory: cmp.Or(memory, quota.Unlimited)}
 	default:
-		// An unreadable quota withholds every card: no limits, and a refusal that says why.
-		cards, err := card.ParseQuota(text)
-		if err != nil {
-			rules.Refusal = &Refusal{Code: CodeInvalidQuota, Queue: queue.Name, Object: v1alpha1.AnnotationCardQuota, Detail: err.Error()}
-			return rules
+		limits, refusal := managedLimits(queue, text, milliCPU, memory)
+		rules.Limits = limits
+		if refusal != nil {
+			rules.Refusal = refusal
 		}
-		rules.Limits = quota.Limits{Cards: cards, MilliCPU: milliCPU, Memory: memory}
 	}
 
 	return rules

@@ -38,6 +38,10 @@ func withCapability(name corev1.ResourceName, quantity string) func(*v1beta1.Que
 	return func(q *v1beta1.Queue) { q.Spec.Capability[name] = resource.MustParse(quantity) }
 }
 
+func withUnlimited(text string) func(*v1beta1.Queue) {
+	return func(q *v1beta1.Queue) { q.Annotations["volcano.sh/unlimited.resources"] = text }
+}
+
 func withoutQuota(q *v1beta1.Queue) { q.Annotations = nil }
 
 // withCapabilities sets all CPU and memory that a queue may use, nil for nothing.
@@ -46,7 +50,7 @@ func withCapabilities(list corev1.ResourceList) func(*v1beta1.Queue) {
 }
 
 // TestWhatAQueueAllows: a Queue with a quota allows those cards, and the CPU and memory of its capability, 0 where it
-// has none. A Queue without a quota follows unmanagedQueues. Enforce allows no cards, Ignore any, and Deny only the
+// has none and unlimited.resources does not name it. A Queue without a quota follows unmanagedQueues. Enforce allows no cards, Ignore any, and Deny only the
 // CPU and memory of the capability. With Enforce and Ignore a capability that is missing, 0 or negative is no limit.
 // Queue root follows unmanagedQueues, too, as if it had neither quota nor capability; Deny gives it nothing. newQueue
 // has a capability of 4 CPU and 4 Gi. Rows without a mode are the same in all three. The observer, a second
@@ -71,6 +75,10 @@ func TestWhatAQueueAllows(t *testing.T) {
 		return append([]string{ReasonInvalidQuota, " has an invalid volcano.sh/card.quota: "}, says...)
 	}
 
+	invalidList := func(says ...string) []string {
+		return append([]string{ReasonInvalidQuota, " has an invalid volcano.sh/unlimited.resources: "}, says...)
+	}
+
 	long := withName(strings.Repeat("q", 253))
 	some := card.Amount{Name: "H200", Count: 8}
 	noCapability := withCapabilities(nil)
@@ -93,6 +101,46 @@ func TestWhatAQueueAllows(t *testing.T) {
 		"8 H200 without a capability: no CPU and memory": {
 			queue:      newQueue(`{"H200":8}`, noCapability),
 			wantLimits: limits(0, 0, some),
+		},
+		"8 H200 without a capability, and unlimited.resources names both: CPU and memory without a limit": {
+			queue:      newQueue(`{"H200":8}`, noCapability, withUnlimited("cpu,memory")),
+			wantLimits: limits(endless, endless, some),
+		},
+		"unlimited.resources names memory, after a space: CPU is 0": {
+			queue:      newQueue(`{"H200":8}`, noCapability, withUnlimited(" memory")),
+			wantLimits: limits(0, endless, some),
+		},
+		"unlimited.resources names CPU twice: memory is 0": {
+			queue:      newQueue(`{"H200":8}`, noCapability, withUnlimited("cpu, cpu")),
+			wantLimits: limits(endless, 0, some),
+		},
+		"the capability beside unlimited.resources counts, because it is the smaller limit": {
+			queue:      newQueue(`{"H200":8}`, withUnlimited("cpu,memory")),
+			wantLimits: limits(cpu, memory, some),
+		},
+		"a capability of 0 CPU beside unlimited.resources counts, too": {
+			queue:      newQueue(`{}`, withCapabilities(builder.Resources("0", "")), withUnlimited("memory,cpu")),
+			wantLimits: limits(0, endless),
+		},
+		"unlimited.resources names ephemeral-storage: nothing": {
+			queue:       newQueue(`{"H200":8}`, noCapability, withUnlimited("cpu,ephemeral-storage")),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalidList("Queue <q>", `"ephemeral-storage" is neither cpu nor memory`),
+		},
+		"unlimited.resources misspells memory: nothing, not even the capability": {
+			queue:       newQueue(`{"H200":8}`, withUnlimited("cpu,Memory")),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalidList(`"Memory" is neither cpu nor memory: write it like cpu,memory`),
+		},
+		"unlimited.resources without text: nothing": {
+			queue:       newQueue(`{"H200":8}`, withUnlimited("")),
+			wantLimits:  quota.Limits{},
+			wantRefusal: invalidList(`"" is neither cpu nor memory`),
+		},
+		"no quota, no capability, Deny: nothing, because unlimited.resources counts beside a quota only": {
+			queue:      newQueue("", withoutQuota, noCapability, func(q *v1beta1.Queue) { q.Annotations = map[string]string{} }, withUnlimited("cpu,memory")),
+			mode:       v1alpha1.UnmanagedDeny,
+			wantLimits: limits(0, 0),
 		},
 		"an empty quota: no cards, and the capability": {
 			queue:      newQueue(`{}`),

@@ -26,8 +26,8 @@ func TreeOf(queues []*v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues) *quota.
 // guarantee, from its annotations and Volcano's own fields for CPU and memory. limits are those
 // of its QueueRules. The refusal says what cannot be parsed; then the queue has no amounts at all.
 //
-// A managed queue inherits the CPU or memory of its parent if it writes what it deserves but no
-// capability. Any other queue inherits what it does not write, as Volcano's capacity plugin does.
+// A queue inherits the CPU or memory of its parent that it does not limit, as in Volcano's capacity plugin. A managed
+// queue below a parent also inherits it if it writes what it deserves but no capability.
 func TreeQueueFor(queue *v1beta1.Queue, limits quota.Limits, isManaged bool) (quota.TreeQueue, *Refusal) {
 	t := quota.TreeQueue{
 		Parent: queue.Spec.Parent, AnyCard: limits.AnyCard, Weight: max(1, queue.Spec.Weight), Created: queue.CreationTimestamp.Time,
@@ -87,13 +87,9 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 	}
 
 	// What is inherited has no entry in Quota: as Unlimited, the tree would report it as above the
-	// parent's. A limit of 0 is that of a queue that is denied, which inherits nothing.
-	hasAmount := deserves || guarantees
-	switch inherits := t.Parent != "" && limit != 0 && !isManaged && !isLimited; {
-	case inherits && !hasAmount:
-		t.Guarantee[key] = 0 // names the resource, so that it is inherited
-	case inherits, isManaged && !isLimited && hasAmount: // it is inherited
-	default:
+	// parent's.
+	isInherited := limit == quota.Unlimited || (isManaged && t.Parent != "" && (deserves || guarantees))
+	if isLimited || !isInherited {
 		t.Quota[key] = limit
 	}
 }

@@ -214,6 +214,14 @@ func checkQueueAnnotations(queue *v1beta1.Queue) Result {
 		invalidIf(v1alpha1.AnnotationCardQuota, err)
 	}
 
+	if text, ok := queue.Annotations[v1alpha1.AnnotationUnlimitedResources]; ok {
+		_, err := workload.ParseUnlimitedResources(text)
+		invalidIf(v1alpha1.AnnotationUnlimitedResources, err)
+		if _, isManaged := queue.Annotations[v1alpha1.AnnotationCardQuota]; !isManaged {
+			result.warn(annotations.Key(v1alpha1.AnnotationUnlimitedResources), "has no effect without %s", v1alpha1.AnnotationCardQuota)
+		}
+	}
+
 	if text, ok := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]; ok {
 		_, err := workload.ParseNamespaceSelector(text)
 		invalidIf(v1alpha1.AnnotationNamespaceSelector, err)

@@ -232,8 +232,9 @@ func TestQueueAnnotationsAreValidated(t *testing.T) {
 	}
 
 	const (
-		quota    = v1alpha1.AnnotationCardQuota
-		selector = v1alpha1.AnnotationNamespaceSelector
+		quota     = v1alpha1.AnnotationCardQuota
+		unlimited = v1alpha1.AnnotationUnlimitedResources
+		selector  = v1alpha1.AnnotationNamespaceSelector
 	)
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -249,6 +250,15 @@ func TestQueueAnnotationsAreValidated(t *testing.T) {
 		"a selector that cannot be read: refused": {
 			queue:       queue(annotationMap{selector: `{"matchLabel":{}}`}),
 			wantRefusal: `metadata.annotations[volcano.sh/namespace-selector]: …write it like {"matchLabels":{"team":"chat"}}`,
+		},
+		"a list of what is unlimited": {queue: queue(annotationMap{quota: `{}`, unlimited: "cpu,memory"})},
+		"a list of what is unlimited with another resource: refused": {
+			queue:       queue(annotationMap{quota: `{}`, unlimited: "cpu,pods"}),
+			wantRefusal: `metadata.annotations[volcano.sh/unlimited.resources]: Invalid value: "cpu,pods": "pods" is neither cpu nor memory: write it like cpu,memory`,
+		},
+		"a list of what is unlimited without a quota": {
+			queue:       queue(annotationMap{unlimited: "memory"}),
+			wantWarning: `metadata.annotations[volcano.sh/unlimited.resources]: has no effect without volcano.sh/card.quota`,
 		},
 		"a service type that is not a name: refused": {
 			queue:       queue(annotationMap{serviceType: "Batch"}),

@@ -118,9 +118,17 @@ func TestCPUMustFitItsTree(t *testing.T) {
 			quota: newAds(h200+" 1 1", withCPU("4", "2", "1500m")),
 			all:   quotas{newChat(withCPU("8", "2", "2"))},
 		},
-		"CPU, the parent has none: refused": {
+		"CPU, the parent does not limit it": {
+			quota: newAds(h200+" 1 1", withCPU("4", "4", "")),
+			all:   quotas{newChat()},
+		},
+		"CPU that is not limited, the parent has 8": {
+			quota: newAds(h200 + " 1 1"),
+			all:   quotas{newChat(withCPU("8", "", "")), newSearch(withCPU("8", "", ""))},
+		},
+		"CPU, the parent has 0: refused": {
 			quota:       newAds(h200+" 1 1", withCPU("4", "4", "")),
-			all:         quotas{newChat()},
+			all:         quotas{newChat(withCPU("0", "", ""))},
 			wantRefusal: "spec.resources.cpu: Forbidden: parent chat grants no cpu",
 		},
 		"8.5 CPU, the parent has 8: refused": {

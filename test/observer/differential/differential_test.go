@@ -265,6 +265,11 @@ func drawQueue(t *rapid.T) *v1beta1.Queue {
 		queue.Annotations["volcano.sh/card.quota"] = drawQuotaText(t)
 	}
 
+	if drawInt(t, 0, 2, "unlimited") == 0 {
+		queue.Annotations["volcano.sh/unlimited.resources"] = oneOf(t, "unlimited resources", "cpu", "memory", "cpu,memory", " memory , cpu", "cpu,cpu",
+			"", ",", "cpu,", "CPU", "cpu memory", "cpu;memory", "nvidia.com/gpu", `["cpu"]`)
+	}
+
 	if rapid.Bool().Draw(t, "choosy") {
 		queue.Annotations["volcano.sh/namespace-selector"] = oneOf(t, "selector", `{}`, `{"matchLabels":{"team":"chat"}}`,
 			`{"matchExpressions":[{"key":"team","operator":"NotIn","values":["chat"]}]}`, `{"matchExpressions":[{"key":"team","operator":"Exists"}]}`,

@@ -53,6 +53,9 @@ func drawTree(t *rapid.T, faults bool, unmanaged v1alpha1.UnmanagedQueues) map[s
 			delete(q.Annotations, v1alpha1.AnnotationCardQuota)
 		}
 
+		if drawInt(t, 0, 1, "unlimited") == 0 {
+			q.Annotations["volcano.sh/unlimited.resources"] = oneOf(t, "unlimited resources", "cpu", "memory", "cpu,memory", "cpus")
+		}
 		q.Spec.Capability = drawCompute(t, "capability")
 		q.Spec.Deserved = drawCompute(t, "deserved")
 		q.Spec.Guarantee.Resource = drawCompute(t, "guarantee")

@@ -47,7 +47,8 @@ func (l Limits) String() string {
 
 // LimitsOf returns the limits of a Queue. unmanaged is the argument unmanagedQueues.
 //
-// A queue with card.quota is limited by it and by spec.capability, where unset is 0. Any other
+// A queue with card.quota is limited by it and by spec.capability, where unset is 0, unless
+// unlimited.resources names it. An entry of that which is neither cpu nor memory closes the queue. Any other
 // queue keeps Volcano's meaning of spec.capability, where unset and 0 are unlimited; while
 // unmanaged queues are denied, unset is 0 there too. The root queue is never limited in CPU and
 // memory, but takes no work while unmanaged queues are denied.
@@ -78,8 +79,42 @@ func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
 		return Limits{Closed: "its quota cannot be read: " + err.Error()}
 	}
 
+	unlimited, err := unlimitedOf(queue)
+	if err != nil {
+		return Limits{Closed: "unlimited.resources cannot be read: " + err.Error()}
+	}
+
 	limits.Cards = cards
+	if unlimited[corev1.ResourceCPU] {
+		limits.MilliCPU = Unlimited
+	}
+	if unlimited[corev1.ResourceMemory] {
+		limits.Memory = Unlimited
+	}
+
 	return limits
+}
+
+// unlimitedOf returns which of CPU and memory a Queue with card.quota does not limit: those that unlimited.resources
+// names and spec.capability does not.
+func unlimitedOf(queue *v1beta1.Queue) (map[corev1.ResourceName]bool, error) {
+	text, ok := queue.Annotations[v1alpha1.AnnotationUnlimitedResources]
+	if !ok {
+		return nil, nil
+	}
+
+	unlimited := map[corev1.ResourceName]bool{}
+	for _, part := range strings.Split(text, ",") {
+		switch name := corev1.ResourceName(strings.TrimSpace(part)); name {
+		case corev1.ResourceCPU, corev1.ResourceMemory:
+			_, isLimited := queue.Spec.Capability[name]
+			unlimited[name] = !isLimited
+		default:
+			return nil, fmt.Errorf("unknown resource %q", name)
+		}
+	}
+
+	return unlimited, nil
 }
 
 // whyClosed returns why a queue takes no work, or "".

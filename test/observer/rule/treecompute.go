@@ -33,7 +33,8 @@ type compute struct {
 
 // readCompute reads the CPU or memory that a Queue states for itself. limit is its limit without a
 // tree. A queue with card.quota that writes what it deserves, but no capability, has its parent's
-// quota. A queue without card.quota has it wherever it writes none.
+// quota, and so has one that unlimited.resources calls unlimited. A queue without card.quota has it wherever it
+// writes none.
 func readCompute(queue *v1beta1.Queue, name corev1.ResourceName, limit int64) *compute {
 	_, isManaged := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	_, isLimited := queue.Spec.Capability[name]
@@ -43,10 +44,11 @@ func readCompute(queue *v1beta1.Queue, name corev1.ResourceName, limit int64) *c
 	c.isShared = deserves || c.guarantee > 0
 	switch {
 	case isLimited:
+	case queue.Spec.Parent == "" || queue.Spec.Parent == rootQueue: // there is nothing to inherit
 	case isManaged:
-		c.inherits = deserves || guarantees
+		c.inherits = deserves || guarantees || limit == Unlimited
 	default:
-		c.inherits = queue.Spec.Parent != "" && queue.Spec.Parent != rootQueue && limit != 0
+		c.inherits = limit != 0
 	}
 
 	return c
