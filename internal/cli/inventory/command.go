@@ -26,8 +26,8 @@ func NewCommand(p *program.Program) *cobra.Command {
 		Short: "Show the cards of the fleet, by name or by node",
 		Long: program.Paragraphs("Shows of each card how many nodes have, how many of them are on Ready nodes, how many pods use and how many CardQuotas grant. "+
 			"Anomalies follow, with the nodes and what to do. The column EXCESS is what CardQuotas grant beyond the healthy cards.",
-			"Without a CardInventory, as on a cluster without Cardquota, it counts nodes and pods itself. A card that no label names has the name of its resource then.",
-			"With --nodes it shows what is free on each node. That needs the rights to list nodes and pods."),
+			"Without a CardInventory, as on a cluster without Cardquota, it counts nodes and pods itself.",
+			"With --nodes it shows what is free on each node. That needs the rights to list nodes and pods. Where it counts itself, a card that no label names has the name of its resource."),
 		Example: "  kubectl cardquota inventory\n  kubectl cardquota inventory --nodes -o wide\n  kubectl cardquota inventory -o custom-columns=CARD:.name,USED:.allocated",
 		Args:    program.RefuseArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,7 +69,7 @@ func showInventory(ctx context.Context, p *program.Program, r *reader.Reader) er
 	notes := r.Gaps
 	switch {
 	case !isInstalled:
-		notes = append(notes, "Cardquota is not installed. These are the cards of the nodes. kubectl cardquota top shows who uses them.")
+		notes = append(notes, "The cluster has no kind CardInventory: Cardquota is not installed, or only a part of it. These are the cards of the nodes. kubectl cardquota top shows who uses them.")
 	case mayRead:
 		notes = append(notes, "There is no CardInventory cluster: the operator, which creates it, does not run. kubectl cardquota doctor says more. These are the cards of the nodes.")
 	}
@@ -91,8 +91,8 @@ func showNodes(ctx context.Context, p *program.Program, r *reader.Reader) error 
 		return err
 	}
 
-	tracker := loaded.Tracker()
-	resolver := workload.Resolver{Inventory: tracker.Inventory()}
-	list := nodecards.NewList(tracker.Nodes(), loaded.Pods, &resolver, hasPods)
+	fleet := nodecards.NewFleet(loaded.Tracker(), loaded.Pods)
+	resolver := workload.Resolver{Inventory: fleet.Inventory}
+	list := nodecards.NewList(fleet.States(), loaded.Pods, &resolver, hasPods)
 	return p.Print(list, func(style output.Style) string { return nodeTable(list).Render(style) + output.Notes(r.Gaps) })
 }

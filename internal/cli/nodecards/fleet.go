@@ -19,6 +19,15 @@ type Fleet struct {
 	Inventory *card.Inventory
 }
 
+// States returns the cards of all nodes, and whether pods can use them.
+func (f Fleet) States() []card.NodeState {
+	states := make([]card.NodeState, len(f.Nodes))
+	for i := range f.Nodes {
+		states[i] = f.Nodes[i].NodeState
+	}
+	return states
+}
+
 // IsNamed reports whether a name in a Fleet is a card name, and not that of a resource.
 func IsNamed(name card.Name) bool {
 	_, err := card.ParseName(string(name))

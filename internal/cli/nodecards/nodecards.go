@@ -21,7 +21,8 @@ type List struct {
 type Node struct {
 	// Name is the name of the node.
 	Name string `json:"name"`
-	// Card and Resource are the card name, and the resource that pods request.
+	// Card and Resource are the card name, and the resource that pods request. A card that no label names has the name
+	// of the resource in a Fleet.
 	Card     string `json:"card,omitempty"`
 	Resource string `json:"resource,omitempty"`
 	// Sharing is how the cards are shared, such as time-slicing or mps. Unset for cards that are not.
