@@ -104,28 +104,36 @@ func findNotInstalled(c *Cluster) []Finding {
 const importCommand = "kubectl cardquota import > quotas.yaml"
 
 // findMissingKinds finds kinds that the API server lacks: those of Volcano, and ours where a part of Cardquota is there.
-// A cluster without both lacks no part of anything.
+// A cluster without both lacks no part of anything. A policy that observes needs no Volcano.
 func findMissingKinds(c *Cluster) []Finding {
-	if !c.isInstalled() && c.lacksVolcano() {
+	var findings []Finding
+	missing := c.MissingKinds
+	switch {
+	case !c.lacksVolcano():
+	case !c.isInstalled():
 		return nil
+	case c.isObserving():
+		missing = slices.DeleteFunc(slices.Clone(missing), isOfVolcano)
+		findings = append(findings, Finding{Severity: Info, Object: "cluster",
+			Problem: "Volcano is not installed. A policy that observes needs none. To enforce quotas, install Volcano v1.14.1."})
 	}
 
-	var findings []Finding
-	for _, kind := range c.MissingKinds {
-		switch kind {
-		case "Queue", "PodGroup":
+	for _, kind := range missing {
+		switch {
+		case isOfVolcano(kind):
 			findings = append(findings, Finding{Severity: Error, Object: "kind/" + kind,
 				Problem: fmt.Sprintf("The API server has no kind %s of Volcano. Cardquota extends Volcano and needs all of it. Install Volcano v1.14.1.", kind)})
-		default:
-			if c.isInstalled() {
-				findings = append(findings, Finding{Severity: Error, Object: "kind/" + kind, Command: c.repairCommand(crdCommand),
-					Problem: fmt.Sprintf("The API server has no kind %s: a CustomResourceDefinition of this version is missing.", kind)})
-			}
+		case c.isInstalled():
+			findings = append(findings, Finding{Severity: Error, Object: "kind/" + kind, Command: c.repairCommand(crdCommand),
+				Problem: fmt.Sprintf("The API server has no kind %s: a CustomResourceDefinition of this version is missing.", kind)})
 		}
 	}
 
 	return findings
 }
+
+// isOfVolcano reports whether a kind that doctor reads is one of Volcano.
+func isOfVolcano(kind string) bool { return kind == "Queue" || kind == "PodGroup" }
 
 // findOldSchemas finds definitions that do not have a field of this version. The API server drops
 // such a field from every object without a word.

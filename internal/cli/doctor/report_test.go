@@ -213,6 +213,10 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		c.Schedulers = nil
 		c.Lease = nil
 	},
+	"KindMissing-observing": func(_ *testing.T, c *Cluster) { // a policy that observes needs no Volcano
+		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonObserving, "no quota is enforced")
+		c.MissingKinds = []string{"Queue", "PodGroup", "LocalCardQuota"}
+	},
 	"ModeNotInForce": func(_ *testing.T, c *Cluster) {
 		c.Policy.Status.Conditions = append(c.Policy.Status.Conditions,
 			condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSchedulerRuns, "Cardquota's scheduler may still run"))
