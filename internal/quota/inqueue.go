@@ -93,7 +93,7 @@ func (r *Reservations) addCards(names []card.Name, count card.Count) {
 	case len(names) > 1 && r.choices == maxChoices:
 		r.splitAlternatives()
 		r.addCards(names, count)
-	case len(r.Cards) < maxCardRequests: // else no limit applies, and the request decides nothing
+	case len(r.Cards) < maxCardRequests: // only a queue without limits has more of them, and there they decide nothing
 		r.Cards = append(r.Cards, CardRequest{Names: names, Count: count})
 		if len(names) > 1 {
 			r.choices++

@@ -54,8 +54,9 @@ func (r *reconciliation) inSync(ctx context.Context, desired queueBuilder) (bool
 	return desired(r.queue).InSync(r.queue), nil
 }
 
-// writeQueue applies the desired Queue. wasInSync means that another manager caused any difference. It emits an event
-// if it adopts a Queue, replaces changes of other managers, or creates a Queue again that another client deleted.
+// writeQueue applies the desired Queue. wasInSync means that the Queue was as desired before, so another manager caused
+// any difference. writeQueue emits an event if it adopts a Queue, replaces changes of other managers, or creates a Queue
+// again that another client deleted.
 func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, wasInSync bool) (cardquota.QueueWrite, error) {
 	want := desired(r.queue)
 	replaced, err := r.applyQueue(ctx, &want, wasInSync)
@@ -63,7 +64,8 @@ func (r *reconciliation) writeQueue(ctx context.Context, desired queueBuilder, w
 		return cardquota.QueueWrite{}, err
 	}
 
-	if wasInSync { // the next status write reverts further changes
+	// Two writers must not undo each other as fast as they can, so further changes stay until the next status write.
+	if wasInSync {
 		r.throttle.Delay(r.quota.Name)
 	}
 

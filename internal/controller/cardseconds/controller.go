@@ -126,7 +126,8 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	return k, nil
 }
 
-// setCounts takes over a count: the earlier cards were in use until now, and these are from now on.
+// setCounts takes over a count: the earlier cards were in use until now, and these are from now on. From its first count
+// a new leader takes which pods it bills for the time in which no replica counted. counter is what the metric shows.
 func (k *Keeper) setCounts(inUse map[cardseconds.Series]card.Count, usages func() []cardseconds.PodUsage, zone *time.Location) {
 	if inUse == nil {
 		return // nothing was counted yet

@@ -244,8 +244,9 @@ func (s *PreemptSession) hashKinds(job *api.JobInfo) (sum uint64, hasKinds bool)
 	return sum, true
 }
 
-// newSearch returns the search for a pod, with its kind if it has one. A pod for which a node is nominated has none: only
-// it may use what is kept there. Nor has one that may preempt pods of its own job, which has two searches.
+// newSearch returns the search for a pod. The search has a kind if equal pods find the same. A pod for which a node is
+// nominated finds more than others: only it may use what is kept there. For a pod that may preempt its own job Volcano
+// searches twice, first in other jobs. So the failure of one search does not mean that both fail.
 func (s *PreemptSession) newSearch(job *api.JobInfo, task *api.TaskInfo, generation int) preemptSearch {
 	search := preemptSearch{task: task, generation: generation}
 	if !gang.HasLowerPodOnNode(job, task) && !s.plugin.Kept.IsNominated(task) {

@@ -1,5 +1,6 @@
 // Package keptcards says which cards and which quota are kept for which pending pods: what was reclaimed or
 // preempted for them, and free cards of which their jobs lack more. It also knows the nodes that pods wait for.
+// reclaimed.go and preempted.go say how long cards are kept, also while their node offers none.
 package keptcards
 
 import (

@@ -299,14 +299,14 @@ func (m *model) addLimits(p *Problem) {
 	}
 }
 
-// addUnitsOfLimits sets for each limit the units that count against it, the largest last part of one of them, and whether
-// all jobs together could exceed the limit (isTight).
+// addUnitsOfLimits sets for each limit the units that count against it, and whether all jobs together could exceed the
+// limit (isTight). largest is the most that the last step of one unit may take beyond the limit.
 func (m *model) addUnitsOfLimits() {
 	for u, takes := range m.takes {
 		for _, x := range takes {
 			limit := &m.limits[x.limit]
 			limit.units = append(limit.units, u)
-			if !x.onlyCounts {
+			if !x.onlyCounts { // the limit refuses this unit
 				limit.largest = max(limit.largest, x.last)
 			}
 		}

@@ -88,8 +88,9 @@ type exhaustedAmounts struct {
 }
 
 // exhaustedAmounts returns how many cards are requested at once, and the amounts of the CardQuota whose exhausted quota
-// is the reason. A pod gets all its cards of one name, so only the alternative counts of which most is left. A job
-// that waits to be enqueued may use several alternatives, so their amounts are summed up.
+// is the reason. A pod gets all its cards of one name, so only the alternative counts of which most is left. Its largest
+// is that of all alternatives: the pod may wait for any of them. A job that waits to be enqueued may use several
+// alternatives, so their amounts are summed up.
 func (in *Input) exhaustedAmounts() (requested int64, found exhaustedAmounts) {
 	requested = in.Request.quotaCount()
 	stated := in.statedShortage() // the scheduler may ask for more at once, such as for a whole gang
