@@ -147,7 +147,7 @@ type ResourceStatus struct {
 	// used is the sum that the queue's assigned pods request.
 	// +required
 	Used resource.Quantity `json:"used"`
-	// quota is the limit of the spec. Unset means that the spec has none.
+	// quota is the limit of the spec. Unset: not limited, in a tree the limit of the parent. 0: none.
 	// +optional
 	Quota *resource.Quantity `json:"quota,omitempty"`
 }

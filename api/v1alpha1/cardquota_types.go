@@ -121,9 +121,10 @@ type CardQuotaSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Cards []Card `json:"cards,omitempty"`
-	// resources limits the CPU and memory that the queue's pods request together. An unset limit counts
-	// as 0: pods that request this resource do not start. If computeQuota of the ServiceTypePolicy is
-	// IgnoreForCardPods, the limits do not apply to pods that request cards.
+	// resources limits the CPU and memory that the queue's pods request together, each by itself. Unset:
+	// not limited. 0: none, so pods that request it do not start. In a tree unset means the limit of the
+	// parent. If computeQuota of the ServiceTypePolicy is IgnoreForCardPods, pods that request cards are
+	// not limited.
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
 	// weight is the weight of the Queue, 1 to 65535. Unset leaves it unchanged. Of queues of equal priority
@@ -212,12 +213,12 @@ type Card struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.guarantee.memory) || !has(self.deserved) || !has(self.deserved.memory) || quantity(string(self.guarantee.memory)).compareTo(quantity(string(self.deserved.memory))) <= 0",message="guarantee.memory must be at most deserved.memory"
 type Resources struct {
 	// cpu is the maximum CPU that the queue's pods request together, for example "96" or "1500m".
-	// At most 1000000000. Unset counts as 0.
+	// At most 1000000000. Unset: not limited, in a tree the limit of the parent. 0: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1000000000')) <= 0",message="cpu must be between 0 and 1000000000"
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 	// memory is the maximum memory that the queue's pods request together, for example 512Gi.
-	// At most 4Ei. Unset counts as 0.
+	// At most 4Ei. Unset: not limited, in a tree the limit of the parent. 0: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('4Ei')) <= 0",message="memory must be between 0 and 4Ei"
 	Memory *resource.Quantity `json:"memory,omitempty"`

@@ -29,6 +29,7 @@ const (
 	fieldPriority    = ".spec.priority"
 	fieldReclaimable = ".spec.reclaimable"
 	fieldWeight      = ".spec.weight"
+	fieldUnlimited   = ".metadata.annotations." + v1alpha1.AnnotationUnlimitedResources
 )
 
 // fieldsThatMayDiffer are the fields whose values may differ although no other manager
@@ -162,7 +163,8 @@ func (d DesiredQueue) ServiceTypeChanged(live *v1beta1.Queue) bool {
 
 // TreeChanged reports whether the tree changed since the operator wrote the live Queue, so that
 // no other manager caused the difference: a field that the operator owns and the tree decides has
-// another value or is not desired any more, or no manager owns a desired field that only trees have.
+// another value or is not desired any more, or no manager owns a desired field that only trees have or that earlier
+// versions did not write.
 func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
@@ -181,7 +183,10 @@ func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 	for field := range fields {
 		_, isOurs := ours[field]
 		_, isTheirs := theirs[field]
-		if isOnlyInTrees(field) && !isOurs && !isTheirs && len(ours) > 0 { // else the operator never wrote the Queue
+		// Earlier versions of the operator did not write what is unlimited. Without own fields the operator never wrote
+		// the Queue.
+		isNew := isOnlyInTrees(field) || field == fieldUnlimited
+		if isNew && !isOurs && !isTheirs && len(ours) > 0 {
 			return true
 		}
 	}
@@ -191,7 +196,7 @@ func (d DesiredQueue) TreeChanged(live *v1beta1.Queue) bool {
 
 // isTreeField reports whether the tree decides a field of a Queue.
 func isTreeField(field string) bool {
-	return field == fieldParent || field == annotationField(v1alpha1.AnnotationCardQuota) ||
+	return field == fieldParent || field == annotationField(v1alpha1.AnnotationCardQuota) || field == fieldUnlimited ||
 		strings.HasPrefix(field, capabilityField("")) || isOnlyInTrees(field)
 }
 

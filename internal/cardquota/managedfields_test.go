@@ -21,7 +21,7 @@ import (
 )
 
 // plannedFields are the managed fields of a Queue that the operator applied.
-const plannedFields = `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{}},"f:annotations":{".":{},"f:volcano.sh/card.quota":{},"f:volcano.sh/service.type":{},` +
+const plannedFields = `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{}},"f:annotations":{".":{},"f:volcano.sh/card.quota":{},"f:volcano.sh/unlimited.resources":{},"f:volcano.sh/service.type":{},` +
 	`"f:volcano.sh/closed-by-parent":{}}},"f:spec":{"f:parent":{},"f:capability":{".":{},"f:cpu":{}}}}`
 
 // newSyncedQueue is a CardQuota with 8 CPU, and its Queue with all fields that it wants, which the operator owns.
@@ -29,7 +29,7 @@ func newSyncedQueue() (*v1alpha1.CardQuota, *v1beta1.Queue) {
 	quota := newNotebookQuota(withResources("8", ""))
 	live := liveQueue(func(q *v1beta1.Queue) {
 		q.Annotations = map[string]string{
-			"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false",
+			"volcano.sh/card.quota": "{}", "volcano.sh/unlimited.resources": "memory", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false",
 		}
 		q.Labels = map[string]string{"app.kubernetes.io/managed-by": "cardquota"}
 		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("8000m")}

@@ -106,6 +106,7 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, policy PolicyInput, live *v1beta
 	spec := config.Spec
 
 	config.WithAnnotations(stopAnnotations(quota, place)).WithAnnotations(place.Annotations)
+	config.WithAnnotations(unlimitedAnnotation(quota, place))
 	place.applyTo(spec)
 
 	if serviceType, ok := policy.Types(quota.Spec.ServiceType); ok {
@@ -176,6 +177,15 @@ func stopAnnotations(quota *v1alpha1.CardQuota, place Placement) map[string]stri
 	}
 
 	return out
+}
+
+// unlimitedAnnotation returns the annotation that lists what of CPU and memory the Queue does not limit, none for a Queue
+// that drains: it takes nothing, so nothing in it is unlimited.
+func unlimitedAnnotation(quota *v1alpha1.CardQuota, place Placement) map[string]string {
+	if len(place.Unlimited) == 0 || quota.Spec.StopPolicy == v1alpha1.StopPolicyHoldAndDrain {
+		return nil
+	}
+	return map[string]string{v1alpha1.AnnotationUnlimitedResources: workload.FormatUnlimitedResources(place.Unlimited)}
 }
 
 // newDesiredQueue returns the fields that every Queue of a CardQuota carries. allocated or parent "" is left
@@ -258,22 +268,32 @@ func namespaceSelectorText(selector *metav1.LabelSelector) string {
 	return string(text)
 }
 
-// capabilityList returns the CPU and memory of a flat Queue.
-func capabilityList(quota *v1alpha1.CardQuota) corev1.ResourceList {
-	limits := corev1.ResourceList{}
-	resources := quota.Spec.Resources
-	if quota.Spec.ServiceType == "" { // a parent, which grants nothing while queues are flat
-		return limits
+// flatPlacementFor returns the place of a flat Queue. A parent has none of CPU and memory, because it grants nothing while
+// queues are flat.
+func flatPlacementFor(q *v1alpha1.CardQuota, parent string) Placement {
+	p := Placement{Parent: parent, Capability: corev1.ResourceList{}}
+	if q.Spec.ServiceType == "" {
+		return p
 	}
 
-	if resources != nil && resources.CPU != nil {
-		limits[corev1.ResourceCPU] = *resources.CPU
-	}
-	if resources != nil && resources.Memory != nil {
-		limits[corev1.ResourceMemory] = *resources.Memory
+	var limits v1alpha1.Resources
+	if q.Spec.Resources != nil {
+		limits = *q.Spec.Resources
 	}
 
-	return limits
+	for _, limit := range []struct {
+		key    quota.Resource
+		name   corev1.ResourceName
+		amount *resource.Quantity
+	}{{quota.CPU, corev1.ResourceCPU, limits.CPU}, {quota.Memory, corev1.ResourceMemory, limits.Memory}} {
+		if limit.amount == nil {
+			p.Unlimited = append(p.Unlimited, limit.key)
+		} else {
+			p.Capability[limit.name] = *limit.amount
+		}
+	}
+
+	return p
 }
 
 // YieldField drops a field that another manager keeps. It returns false for a field that
@@ -328,10 +348,24 @@ type Placement struct {
 	HoldMessage string
 	// Limit, Deserved and Guarantee are of CPU and memory only.
 	Limit, Deserved, Guarantee quota.Amounts
+	// Inherits are those of CPU and memory of which a CardQuota of a tree writes no limit. Limit has what its parent,
+	// InheritsFrom, allows. It is true where Volcano needs that number, because the Queue or one below it writes an
+	// amount.
+	Inherits     map[quota.Resource]bool
+	InheritsFrom string
+	// Unlimited are those of CPU and memory of which the Queue carries no limit, because it has none of its own.
+	Unlimited []quota.Resource
 	// Annotations are those of a Queue of a tree about its cards.
 	Annotations map[string]string
 	// Capability is the CPU and memory of a flat Queue as they are written.
 	Capability corev1.ResourceList
+}
+
+// deservesAny reports whether a Queue without a limit of CPU or memory writes no amount that it deserves either. For
+// Volcano its children may then deserve any amount.
+func (p Placement) deservesAny(key quota.Resource) bool {
+	_, isWritten := p.Deserved[key]
+	return p.Limit[key] == quota.Unlimited && !isWritten
 }
 
 // applyTo writes the placement into the desired Queue.

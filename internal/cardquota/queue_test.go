@@ -1,6 +1,7 @@
 package cardquota
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -12,9 +13,11 @@ import (
 	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // newNotebookQuota is a CardQuota team for notebooks, without cards. Notebooks have no priority of their own.
@@ -66,9 +69,10 @@ func managedFields(manager string, operation metav1.ManagedFieldsOperationType, 
 func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 	annotations := func(extra map[string]string) map[string]string {
 		all := map[string]string{
-			"volcano.sh/card.quota":       "{}",
-			"volcano.sh/service.type":     "notebook",
-			"volcano.sh/closed-by-parent": "false",
+			"volcano.sh/card.quota":          "{}",
+			"volcano.sh/unlimited.resources": "cpu,memory",
+			"volcano.sh/service.type":        "notebook",
+			"volcano.sh/closed-by-parent":    "false",
 		}
 		maps.Copy(all, extra)
 		return all
@@ -111,9 +115,9 @@ func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 			want: apply.Queue("team").WithAnnotations(annotations(map[string]string{"volcano.sh/service.type": "training"})).
 				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true)),
 		},
-		"CPU without memory: a capability of CPU only": {
+		"CPU without memory: a capability of CPU, and memory is not limited": {
 			quota: newNotebookQuota(withResources("8", "")),
-			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").
+			want: apply.Queue("team").WithAnnotations(annotations(map[string]string{"volcano.sh/unlimited.resources": "memory"})).WithSpec(apply.QueueSpec().WithParent("root").
 				WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")}))},
 		"a namespace selector: JSON": {
 			quota: newNotebookQuota(func(q *v1alpha1.CardQuota) {
@@ -154,7 +158,7 @@ func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 			quota: newNotebookQuota(),
 			live:  liveQueue(func(q *v1beta1.Queue) { q.Annotations["volcano.sh/closed-by-parent"] = "true" }),
 			want: apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).
-				WithAnnotations(map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook"}),
+				WithAnnotations(map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/unlimited.resources": "cpu,memory", "volcano.sh/service.type": "notebook"}),
 		},
 		"a label managed-by of Helm: left alone": {
 			quota: newNotebookQuota(),
@@ -179,6 +183,55 @@ func TestTheOperatorAppliesTheFieldsOfTheCardQuota(t *testing.T) {
 		check.Equal(t, "applied Queue", tc.want, got.Config)
 		check.Equal(t, "manager of the weight", tc.wantManager, got.WeightManager)
 	}
+}
+
+// TestTheSchedulerReadsWhatResourcesSays: of CPU and memory, each by itself, the spec of a CardQuota has a limit, 0, or
+// nothing. The scheduler reads the Queue that the operator applies: a limit is that limit, 0 is nothing, and what is
+// unset is not limited. A Queue never carries both a limit and its absence. A Queue that drains, is drained for its
+// deletion or is abandoned, has no list of what is unlimited, in the write that empties it. A parent, which grants
+// nothing while queues are flat, may use nothing.
+func TestTheSchedulerReadsWhatResourcesSays(t *testing.T) {
+	limits := map[string]int64{"": quota.Unlimited, "0": 0, "8": 8}
+	for cpu, wantCPU := range limits {
+		for memory, wantMemory := range limits {
+			q := newNotebookQuota(withResources(cpu, memory))
+			if wantCPU < quota.Unlimited {
+				wantCPU = 1000 * limits[cpu]
+			}
+			check.Equal(t, fmt.Sprintf("limits of cpu %q, memory %q", cpu, memory), [2]int64{wantCPU, wantMemory}, limitsRead(flatQueue(q, noTypes, nil)))
+
+			q.Spec.StopPolicy = v1alpha1.StopPolicyHold
+			check.Equal(t, "limits while held", [2]int64{wantCPU, wantMemory}, limitsRead(flatQueue(q, noTypes, nil)))
+
+			draining := q.DeepCopy()
+			draining.Spec.StopPolicy = v1alpha1.StopPolicyHoldAndDrain
+			parent := q.DeepCopy()
+			parent.Spec.ServiceType = ""
+			for what, desired := range map[string]DesiredQueue{
+				"draining":  flatQueue(draining, noTypes, nil),
+				"a parent":  flatQueue(parent, noTypes, nil),
+				"drained":   NewDrainedQueue(q, liveQueue(nil), ""),
+				"abandoned": NewAbandonedQueue(q, liveQueue(nil)),
+			} {
+				_, isListed := desired.Config.Annotations[v1alpha1.AnnotationUnlimitedResources]
+				check.That(t, !isListed, "%s: cpu %q, memory %q: something is unlimited", what, cpu, memory)
+				if what != "draining" {
+					check.Equal(t, what+": limits", [2]int64{}, limitsRead(desired))
+				}
+			}
+		}
+	}
+}
+
+// limitsRead returns the CPU, in millicores, and the memory, in bytes, that the scheduler reads from an applied Queue.
+func limitsRead(desired DesiredQueue) [2]int64 {
+	queue := builder.Queue("team").Obj()
+	queue.Annotations = desired.Config.Annotations
+	if spec := desired.Config.Spec; spec != nil && spec.Capability != nil {
+		queue.Spec.Capability = *spec.Capability
+	}
+	rules := workload.QueueRulesFor(queue, v1alpha1.UnmanagedEnforce, nil)
+	return [2]int64{rules.Limits.MilliCPU, rules.Limits.Memory}
 }
 
 // createdBy is the entry of the operator on a Queue that it made.
@@ -225,18 +278,18 @@ func TestOnlyAnOwnedAnnotationSaysThatTheOperatorCreatedAQueue(t *testing.T) {
 // still use 3 H200. An abandoned Queue existed before the CardQuota and stays. It allows nothing either, and keeps no
 // field that would become stale.
 func TestDrainedAndAbandonedQueuesHaveNoQuota(t *testing.T) {
-	quota := builder.CardQuota("team").ServiceType("training").Card("NVIDIA-H200", 8).Resources("8", "").Selects("team", "chat").Obj()
+	own := builder.CardQuota("team").ServiceType("training").Card("NVIDIA-H200", 8).Resources("8", "").Selects("team", "chat").Obj()
 
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
 	})
-	check.Equal(t, "abandoned", want, NewAbandonedQueue(quota, liveQueue(nil)).Config)
+	check.Equal(t, "abandoned", want, NewAbandonedQueue(own, liveQueue(nil)).Config)
 
 	want.WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"})
 	want.WithAnnotations(map[string]string{"cardquota.dev/created-by": "team", "volcano.sh/service.type": "training", "volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
 		"volcano.sh/namespace-selector": `{"matchLabels":{"team":"chat"}}`})
 	created := liveQueue(func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCreatedBy] = "team" }, createdBy)
-	check.Equal(t, "drained", want, NewDrainedQueue(quota, created, `{"NVIDIA-H200":3}`).Config)
+	check.Equal(t, "drained", want, NewDrainedQueue(own, created, `{"NVIDIA-H200":3}`).Config)
 }
 
 // TestTheOperatorYieldsFourFields: an apply conflicts with a field of another manager. The operator yields weight,

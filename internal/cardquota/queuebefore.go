@@ -18,7 +18,7 @@ type queueBefore struct {
 // replacedAnnotations are the annotations that the operator may write over those of a user.
 var replacedAnnotations = []string{
 	v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee, v1alpha1.AnnotationStopPolicy,
-	v1alpha1.AnnotationServiceType, v1alpha1.AnnotationNamespaceSelector, v1alpha1.AnnotationCardAllocated,
+	v1alpha1.AnnotationServiceType, v1alpha1.AnnotationNamespaceSelector, v1alpha1.AnnotationCardAllocated, v1alpha1.AnnotationUnlimitedResources,
 }
 
 // recordBefore returns the value of AnnotationBefore for a Queue that another client created, "" for none. It is kept

@@ -12,10 +12,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// newUserQueue is a Queue that a user wrote: priority 7, reclaimable, weight 3, 4 CPU and a quota of 2 H200 by hand.
+// newUserQueue is a Queue that a user wrote: priority 7, reclaimable, weight 3, 4 CPU, memory that is not limited, and a
+// quota of 2 H200 by hand.
 func newUserQueue() *v1beta1.Queue {
 	return liveQueue(func(q *v1beta1.Queue) {
-		q.Annotations = map[string]string{v1alpha1.AnnotationCardQuota: `{"H200":2}`, "team/owner": "x"}
+		q.Annotations = map[string]string{v1alpha1.AnnotationCardQuota: `{"H200":2}`, v1alpha1.AnnotationUnlimitedResources: "memory", "team/owner": "x"}
 		q.Spec.Priority = 7
 		q.Spec.Reclaimable = ptr(true)
 		q.Spec.Weight = 3
@@ -36,7 +37,7 @@ func TestTheFirstWriteRecordsWhatAQueueHad(t *testing.T) {
 	live := newUserQueue()
 	record := recordOf(live)
 	check.Equal(t, "record", `{"spec":{"weight":3,"capability":{"cpu":"4"},"reclaimable":true,"guarantee":{},"parent":"root","priority":7},`+
-		`"annotations":{"volcano.sh/card.quota":"{\"H200\":2}"}}`, record)
+		`"annotations":{"volcano.sh/card.quota":"{\"H200\":2}","volcano.sh/unlimited.resources":"memory"}}`, record)
 
 	live.Annotations[v1alpha1.AnnotationBefore] = record
 	live.Spec.Capability["cpu"] = resource.MustParse("8")
@@ -75,7 +76,8 @@ func TestARestoredQueueIsAsItWasBefore(t *testing.T) {
 	restored := NewRestoredQueue(quota, newAdoptedQueue(record)).Config
 
 	check.Equal(t, "annotations", map[string]string{
-		v1alpha1.AnnotationCardQuota: `{"H200":2}`, v1alpha1.AnnotationBefore: record, annotationClosedByParent: notClosedByParent,
+		v1alpha1.AnnotationCardQuota: `{"H200":2}`, v1alpha1.AnnotationUnlimitedResources: "memory", v1alpha1.AnnotationBefore: record,
+		annotationClosedByParent: notClosedByParent,
 	}, restored.Annotations)
 	check.Equal(t, "priority", 7, *restored.Spec.Priority)
 	check.Equal(t, "reclaimable", true, *restored.Spec.Reclaimable)

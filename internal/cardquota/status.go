@@ -114,10 +114,16 @@ func setUsage(s *v1alpha1.CardQuotaStatus, input StatusInput) {
 	s.Cards = cardStatuses(input)
 	s.Summary = usageSummary(s.Cards)
 	s.PendingSummary = pendingSummary(s.Cards)
-	var limits v1alpha1.Resources
-	if input.Quota.Spec.Resources != nil && !isEmptied(input) {
+
+	var limits v1alpha1.Resources // unset is not limited
+	switch {
+	case isEmptied(input):
+		limits.CPU = resource.NewMilliQuantity(0, resource.DecimalSI)
+		limits.Memory = resource.NewQuantity(0, resource.BinarySI)
+	case input.Quota.Spec.Resources != nil:
 		limits = *input.Quota.Spec.Resources
 	}
+
 	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(input.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
 	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(input.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
 	s.Blocked = waiting.Truncate(input.Usage.Blocked)

@@ -281,11 +281,13 @@ func TestAConditionThatStaysKeepsItsTime(t *testing.T) {
 }
 
 // TestADeletedCardQuotaHasNoQuota: a CardQuota that is being deleted grants nothing any more, so its 5 used H200 are
-// over a quota of 0.
+// over a quota of 0. It has no CPU and memory either: a quota that is not set would mean that these are not limited.
 func TestADeletedCardQuotaHasNoQuota(t *testing.T) {
 	input := newStatusInput(cards{"NVIDIA-H200": 5}, nil)
 	input.Quota.DeletionTimestamp = &metav1.Time{Time: noon}
-	check.Equal(t, "summary", "5/0 NVIDIA-H200, 0/0 NVIDIA-H800", NewStatus(input).Summary)
+	status := NewStatus(input)
+	check.Equal(t, "summary", "5/0 NVIDIA-H200, 0/0 NVIDIA-H800", status.Summary)
+	check.Equal(t, "quota of CPU and memory", [2]string{"0", "0"}, [2]string{status.CPU.Quota.String(), status.Memory.Quota.String()})
 }
 
 // TestQueueSyncedNamesOtherManagers: when the operator replaces a field that another manager changed, condition

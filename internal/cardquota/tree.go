@@ -18,8 +18,7 @@ import (
 
 // Tree is a tree of CardQuotas, and of Queues without one below theirs, with the numbers in
 // force. It may have only the part that decides about one CardQuota: its ancestors, the other
-// children of each, and its own children. Where CPU or memory are limited, everything below these
-// decides as well. It is immutable.
+// children of each, and everything below all of these. It is immutable.
 type Tree struct {
 	// queues is the tree of their queues.
 	queues *quota.Tree

@@ -135,31 +135,39 @@ func treeAnnotations(q *v1alpha1.CardQuota) map[string]string {
 func DeservedOf(q *v1alpha1.CardQuota) card.Quota { return TreeQueueFor(q).Deserved.Cards() }
 
 // Placement returns what the Queue of a CardQuota carries below a Queue: the CPU and memory in force, its cards,
-// and why it is held. CPU or memory of which the CardQuota writes no amount are left out. Where it writes one, the
-// limit and what it deserves are carried also if it inherits them. A guarantee is never inherited.
+// and why it is held. In a tree Stage says which of CPU and memory the Queue leaves out. A guarantee is never
+// inherited.
 func (t *Tree) Placement(q *v1alpha1.CardQuota, parent string) Placement {
 	if t.IsFlat() {
-		return Placement{Parent: parent, Capability: capabilityList(q)}
+		return flatPlacementFor(q, parent)
 	}
 
-	p := Placement{Parent: parent, HoldMessage: t.holdMessage(q.Name), Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}, Annotations: treeAnnotations(q)}
+	resolved := t.Resolved(q.Name)
+	p := Placement{
+		Parent: parent, HoldMessage: t.holdMessage(q.Name), Annotations: treeAnnotations(q),
+		Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{},
+		Inherits: map[quota.Resource]bool{}, InheritsFrom: resolved.Parent,
+	}
 	written := TreeQueueFor(q)
 	for _, key := range quota.Compute {
-		_, limited := written.Quota[key]
-		_, deserves := written.Deserved[key]
-		_, guarantees := written.Guarantee[key]
-		if !limited && !deserves && !guarantees {
-			continue
+		p.Limit[key] = t.queues.Limit(t.queueOf(q.Name), key)
+		if _, isLimited := written.Quota[key]; !isLimited {
+			p.Inherits[key] = resolved.WritesCompute[key]
 		}
 
-		limits := t.Resolved(q.Name).Limits
-		p.Limit[key] = t.queues.Limit(t.queueOf(q.Name), key)
-		if deserved, deservesSome := limits.Deserved[key]; deservesSome {
+		if deserved, deservesSome := resolved.Limits.Deserved[key]; deservesSome {
 			p.Deserved[key] = deserved
 		}
 
-		if guarantees {
-			p.Guarantee[key] = limits.Guarantee[key]
+		if _, guarantees := written.Guarantee[key]; guarantees {
+			p.Guarantee[key] = resolved.Limits.Guarantee[key]
+		}
+	}
+
+	// A Queue that deserves CPU only deserves no memory for Volcano, so its children could deserve none.
+	for _, key := range quota.Compute {
+		if len(p.Deserved) > 0 && p.deservesAny(key) && resolved.WritesCompute[key] {
+			p.Deserved[key] = quota.Unlimited
 		}
 	}
 

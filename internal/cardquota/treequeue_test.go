@@ -2,6 +2,7 @@ package cardquota
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,8 @@ func liveQueueBelow(parent string, q *v1alpha1.CardQuota, changes ...func(*v1bet
 // TestQueueOfATreeCarriesItsFields: in a tree, the Queue of a CardQuota carries its parent, the quota as written,
 // what it deserves and its guarantee. CPU and memory are those in force: web writes 64 CPU, and tenant has 32, so 32
 // are in force. Web writes no deserved memory, so it deserves its limit. No CardQuota writes deserved or guaranteed
-// CPU, so no Queue carries any. The scheduler computes an inherited quota of cards itself, so it is not written.
+// CPU, so no Queue carries any. CPU and memory that a CardQuota does not limit is listed as unlimited: the scheduler
+// takes the limit of the parent. The scheduler computes an inherited quota of cards itself, so it is not written.
 // Training has priority 20000. The H200 of the tree are, as quota, deserved and guarantee: tenant 16, 16, 8 > web 12,
 // 8, 4 > chat 8, 4, 4; tenant > lab none, 8, none; other 4, 4, none.
 func TestQueueOfATreeCarriesItsFields(t *testing.T) {
@@ -79,7 +81,7 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 			name:   "chat",
 			parent: "web",
 			want: queueWith("chat", `{"H200":8}`, `{"H200":4}`).
-				WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "volcano.sh/service.type": "training"}).
+				WithAnnotations(map[string]string{"volcano.sh/card.guarantee": `{"H200":4}`, "volcano.sh/service.type": "training", "volcano.sh/unlimited.resources": "cpu"}).
 				WithSpec(apply.QueueSpec().WithParent("web").WithPriority(20000).WithReclaimable(true).
 					WithCapability(builder.Resources("", "512Gi")).WithDeserved(builder.Resources("", "256Gi")).
 					WithGuarantee(apply.Guarantee().WithResource(builder.Resources("", "1Gi")))),
@@ -97,18 +99,24 @@ func TestQueueOfATreeCarriesItsFields(t *testing.T) {
 			name:   "lab",
 			parent: "tenant",
 			want: queueWith("lab", `{}`, `{"H200":8}`).
-				WithAnnotations(map[string]string{"volcano.sh/stop-policy": "Hold", "volcano.sh/service.type": "training"}).
+				WithAnnotations(map[string]string{"volcano.sh/stop-policy": "Hold", "volcano.sh/service.type": "training", "volcano.sh/unlimited.resources": "cpu,memory"}).
 				WithSpec(apply.QueueSpec().WithParent("tenant").WithPriority(20007).WithReclaimable(true).WithWeight(3)),
 		},
 		"other, at the top level": {
 			name:   "other",
 			parent: "root",
 			want: queueWith("other", `{"H200":4}`, `{"H200":4}`).
-				WithAnnotations(map[string]string{"volcano.sh/service.type": "training"}).
+				WithAnnotations(map[string]string{"volcano.sh/service.type": "training", "volcano.sh/unlimited.resources": "cpu,memory"}).
 				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true)),
 		},
 	}) {
-		place := tree.Placement(all[tc.name], tc.parent)
+		family := Family{}
+		if tc.parent != "root" {
+			family.Parent = queueAt(tc.parent, tree.Placement(all[tc.parent], ""))
+		}
+
+		place, wait := tree.Placement(all[tc.name], tc.parent).Stage(all[tc.name], family)
+		check.That(t, wait == nil, "the Queue waits: %v", wait)
 		got := NewDesiredQueue(all[tc.name], PolicyInput{Types: servicetype.BuiltIn}, nil, "", place)
 		check.Equal(t, "Queue", tc.want, got.Config)
 		check.That(t, !got.InSync(nil), "a Queue that does not exist is in sync")
@@ -459,12 +467,14 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 		Annotations: treeAnnotations(all["chat"]),
 		Limit:       quota.Amounts{quota.CPU: 8000}, // millicores
 		Deserved:    quota.Amounts{quota.CPU: 8000},
+		Unlimited:   []quota.Resource{quota.Memory},
 	}
 	desired := NewDesiredQueue(all["chat"], PolicyInput{Types: noTypes}, liveQueue(nil), "", place)
 
-	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`
+	const owned = `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{},"f:volcano.sh/unlimited.resources":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}},"f:deserved":{"f:cpu":{}}}}`
 	synced := func() *v1beta1.Queue {
 		live := liveQueueBelow("web", all["chat"], func(l *v1beta1.Queue) {
+			l.Annotations["volcano.sh/unlimited.resources"] = "memory"
 			l.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("8")}
 			l.Spec.Deserved = corev1.ResourceList{"cpu": resource.MustParse("8")}
 			l.ManagedFields = nil
@@ -479,6 +489,22 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 	}{
 		"no difference": {
 			change: func(*v1beta1.Queue) {},
+		},
+		"an earlier version of the operator wrote no list of what is unlimited": {
+			change: func(l *v1beta1.Queue) {
+				delete(l.Annotations, "volcano.sh/unlimited.resources")
+				l.ManagedFields[0] = managedFields("cardquota", "Apply", strings.Replace(owned, `,"f:volcano.sh/unlimited.resources":{}`, "", 1))
+			},
+			want: true,
+		},
+		"kubectl-edit owns the list of what is unlimited: this is drift": {
+			change: func(l *v1beta1.Queue) {
+				l.Annotations["volcano.sh/unlimited.resources"] = "cpu"
+				l.ManagedFields = []metav1.ManagedFieldsEntry{
+					managedFields("cardquota", "Apply", strings.Replace(owned, `,"f:volcano.sh/unlimited.resources":{}`, "", 1)),
+					managedFields("kubectl-edit", "Update", `{"f:metadata":{"f:annotations":{"f:volcano.sh/unlimited.resources":{}}}}`),
+				}
+			},
 		},
 		"the Queue has another parent": {
 			change: func(l *v1beta1.Queue) { l.Spec.Parent = "tenant" },
@@ -510,7 +536,7 @@ func TestADifferenceOfAnOwnedFieldIsAChangeOfTheTree(t *testing.T) {
 				l.Spec.Deserved["cpu"] = resource.MustParse("9")
 				l.ManagedFields = []metav1.ManagedFieldsEntry{
 					managedFields("cardquota", "Apply",
-						`{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}}}}`),
+						`{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{},"f:volcano.sh/card.deserved":{},"f:volcano.sh/card.guarantee":{},"f:volcano.sh/unlimited.resources":{}}},"f:spec":{"f:parent":{},"f:capability":{"f:cpu":{}}}}`),
 					managedFields("kubectl-edit", "Update", `{"f:spec":{"f:deserved":{"f:cpu":{}}}}`),
 				}
 			},

@@ -25,17 +25,31 @@ type Family struct {
 // Stage returns the placement that Volcano's webhook accepts now, on the way to the given one.
 // A child must not have more than its parent, so parents are raised first and lowered last.
 // Each amount gets as close as the neighbors allow, so that no order of writes ends in a
-// deadlock. An amount that Volcano would refuse whatever it is stays out, see leftOut. The Wait is
-// nil when nothing is left to do.
+// deadlock. An amount that Volcano would refuse whatever it is stays out, see leftOut. So does a limit that is inherited,
+// see leavesOut. The Wait is nil when nothing is left to do.
 func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}, Annotations: p.Annotations}
 	var forParent, forChildren []string
 	leftOut := f.leftOut()
+	deservedBelow := quota.Amounts{} // of Queues that write none, because they deserve any amount
 
 	for _, key := range quota.Compute {
 		bounds := f.boundsFor(key)
+		if p.deservesAny(key) && !leftOut[deservedIndex] {
+			deservedBelow[key] = bounds.least[deservedIndex]
+			bounds = bounds.without([len(amountNames)]bool{deservedIndex: true})
+		}
+
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]} // 0 for what is not wanted
 		got := bounds.without(leftOut).amountsNearestTo(want)
+		if p.leavesOut(key, bounds.least, got == want, f) {
+			staged.Unlimited = append(staged.Unlimited, key)
+			if p.Inherits[key] {
+				forParent = append(forParent, "only the limit of its parent for "+key.Label())
+			}
+			continue
+		}
+
 		for i, lists := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := lists.wanted[key]
 			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatAmount(key, got[i]), formatAmount(key, want[i]))
@@ -52,13 +66,33 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 			case leftOut[i] && !isWanted: // nothing is missing
 			case got[i] > want[i], leftOut[i] && bounds.least[i] > want[i]:
 				forChildren = append(forChildren, text)
+			case i == deservedIndex && want[i] == quota.Unlimited && !leftOut[i]: // what is left of any amount is enough
 			case got[i] < want[i], leftOut[i]:
 				forParent = append(forParent, text)
 			}
 		}
 	}
 
+	// Once the Queue deserves memory, Volcano compares its children with the CPU that it deserves as well.
+	for key, sum := range deservedBelow {
+		if len(staged.Deserved) > 0 && sum > 0 {
+			staged.Deserved[key] = sum
+		}
+	}
+
 	return staged, p.newWait(q, f, forParent, forChildren)
+}
+
+// leavesOut reports whether a Queue carries no amount of CPU or memory, because its limit is that of its parent. Volcano
+// needs a number where children have some, and where it allows the number that amounts here or below need. Below another
+// parent than that of which the limit is, the Queue carries the limit: it must not get more there.
+func (p Placement) leavesOut(key quota.Resource, ofChildren amounts, isAllowed bool, f Family) bool {
+	needsLimit, inherits := p.Inherits[key]
+	if !inherits || ofChildren != (amounts{}) || (needsLimit && isAllowed) {
+		return false
+	}
+	isInPlace := p.InheritsFrom != "" && f.Parent != nil && f.Parent.Name == p.InheritsFrom
+	return isInPlace || p.Limit[key] == quota.Unlimited
 }
 
 // newWait returns why a Queue does not have all of its placement yet: amounts that wait for its parent, or
@@ -201,5 +235,8 @@ func liveAmounts(queue *v1beta1.Queue, key quota.Resource) amounts {
 
 // formatAmount formats an amount as Kubernetes writes it, with the name of its resource.
 func formatAmount(key quota.Resource, amount int64) string {
+	if amount == quota.Unlimited {
+		return "unlimited " + key.Label()
+	}
 	return workload.FormatTreeAmount(key, amount) + " " + key.Label()
 }

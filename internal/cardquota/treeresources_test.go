@@ -2,9 +2,12 @@ package cardquota
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -14,6 +17,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // liveQueueWithCPU is a live Queue with a limit, deserved and guarantee of CPU.
@@ -127,7 +131,20 @@ var cpuAndMemory = []corev1.ResourceName{"cpu", "memory"}
 
 func amountOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	q := list[name]
+	if name == corev1.ResourceMemory {
+		return q.Value()
+	}
 	return q.MilliValue()
+}
+
+// queueAt is the Queue that carries a placement, as the scheduler reads it: open, and without cards.
+func queueAt(name string, place Placement) *v1beta1.Queue {
+	queue := builder.Queue(name).Quota("{}").Parent(place.Parent).Obj()
+	queue.Spec.Capability = resourceList(place.Limit)
+	queue.Spec.Deserved = resourceList(place.Deserved)
+	queue.Spec.Guarantee.Resource = resourceList(place.Guarantee)
+	maps.Copy(queue.Annotations, unlimitedAnnotation(&v1alpha1.CardQuota{}, place))
+	return queue
 }
 
 // volcanoAllows is what Volcano's webhook checks when one Queue of a tree changes, written from
@@ -186,20 +203,33 @@ func coversChildren(queues map[string]*v1beta1.Queue, parent *v1beta1.Queue, nam
 	return nil
 }
 
-// drawResources draws CPU and memory of a CardQuota as the API allows them.
-func drawResources(t *rapid.T) *v1alpha1.Resources {
+// drawResources draws CPU and memory of a CardQuota as the API allows them. A limit that is not set is that of the
+// parent. Volcano compares what is deserved with the limits of the Queue if it has any, so then only CPU or memory with
+// a limit may have amounts. granted says of which the CardQuotas write such amounts.
+func drawResources(t *rapid.T, granted [2]bool) *v1alpha1.Resources {
 	if rapid.IntRange(0, 5).Draw(t, "without resources") == 0 {
 		return nil
 	}
 
 	out := &v1alpha1.Resources{Deserved: &v1alpha1.ResourceAmounts{}, Guarantee: &v1alpha1.ResourceAmounts{}}
-	for _, fields := range [][3]**resource.Quantity{
+	isUnset := [2]bool{}
+	if !granted[0] || !granted[1] {
+		isUnset = [2]bool{rapid.IntRange(0, 2).Draw(t, "CPU unset") == 0, rapid.IntRange(0, 2).Draw(t, "memory unset") == 0}
+	}
+
+	for of, fields := range [][3]**resource.Quantity{
 		{&out.CPU, &out.Deserved.CPU, &out.Guarantee.CPU},
 		{&out.Memory, &out.Deserved.Memory, &out.Guarantee.Memory},
 	} {
 		most := int64(12)
 		for i, field := range fields {
-			if i > 0 && rapid.IntRange(0, 3).Draw(t, "unset") == 0 {
+			isLimit := i == limitIndex
+			lacksDeserved := i == guaranteeIndex && *fields[deservedIndex] == nil
+			if isUnset[of] && (isLimit || !isUnset[1-of] || lacksDeserved) {
+				continue
+			}
+
+			if !isLimit && (!granted[of] || rapid.IntRange(0, 3).Draw(t, "unset") == 0) {
 				continue
 			}
 			most = rapid.Int64Range(0, most).Draw(t, "amount")
@@ -208,6 +238,12 @@ func drawResources(t *rapid.T) *v1alpha1.Resources {
 	}
 
 	return out
+}
+
+// drawGranted draws of which of CPU and memory the CardQuotas of a tree write what they deserve, or a guarantee. With
+// both, each CardQuota limits both: a parent that limits memory alone could not let its children deserve CPU.
+func drawGranted(t *rapid.T) [2]bool {
+	return rapid.SampledFrom([][2]bool{{false, false}, {true, false}, {false, true}, {true, true}}).Draw(t, "granted")
 }
 
 // resourceScene is a tree of CardQuotas, and the Queues as they are written so far.
@@ -233,60 +269,62 @@ func (s resourceScene) familyOf(name, parent string) Family {
 	return family
 }
 
-// reconcile writes one Queue, and expects that Volcano accepts it. It returns what the Queue
-// waits for.
-func (s resourceScene) reconcile(t *rapid.T, tree *Tree, name string) *Wait {
+// reconcile writes one Queue, and expects that Volcano accepts it. It returns whether nothing is left to do: the Queue
+// waits for nothing, and was as it should be.
+func (s resourceScene) reconcile(t *rapid.T, tree *Tree, name string) (isDone bool) {
 	parent := s.all[name].Spec.Parent
 	family := s.familyOf(name, parent)
 	if parent != "" && family.Parent == nil {
-		return &Wait{Reason: "no parent yet"}
+		return false
 	}
 
+	before := s.queues[name]
 	place, wait := tree.Placement(s.all[name], parent).Stage(s.all[name], family)
-	next := &v1beta1.Queue{}
-	next.Name = name
-	next.Spec.Parent = parent
-	next.Spec.Capability = resourceList(place.Limit)
-	next.Spec.Deserved = resourceList(place.Deserved)
-	next.Spec.Guarantee.Resource = resourceList(place.Guarantee)
-
-	s.queues[name] = next
+	s.queues[name] = queueAt(name, place)
 	err := volcanoAllows(s.queues, name)
 	check.Must(t, err == nil, "Volcano refuses %s: %v", name, err)
 
-	return wait
+	return wait == nil && equality.Semantic.DeepEqual(before, s.queues[name])
 }
 
-// reconcileAll reconciles all Queues in any order until none waits. It returns how many still
-// wait after many rounds.
+// reconcileAll reconciles all Queues in any order until nothing is left to do, as the operator does after each change of
+// a Queue's neighbors. It returns how many Queues are not done after many rounds.
 func (s resourceScene) reconcileAll(t *rapid.T, tree *Tree, names []string) int {
-	waits := 1
-	for round := 0; round < 4*len(names) && waits > 0; round++ {
-		waits = 0
+	left := 1
+	for round := 0; round < 4*len(names) && left > 0; round++ {
+		left = 0
 		for _, name := range rapid.Permutation(names).Draw(t, "order") {
-			if s.reconcile(t, tree, name) != nil {
-				waits++
+			if !s.reconcile(t, tree, name) {
+				left++
 			}
 		}
 	}
-	return waits
+	return left
+}
+
+// limits returns the CPU and memory of each queue that the scheduler reads from the Queues as they are written so far,
+// at most those of its ancestors.
+func (s resourceScene) limits() map[string][2]int64 {
+	tree := workload.TreeOf(slices.Collect(maps.Values(s.queues)), v1alpha1.UnmanagedEnforce)
+	limits := map[string][2]int64{}
+	for name := range s.queues {
+		limits[name] = [2]int64{tree.Limit(name, quota.CPU), tree.Limit(name, quota.Memory)}
+	}
+	return limits
 }
 
 // TestEveryOrderOfWritesIsAcceptedAndEnds: a tree of up to six CardQuotas gets random numbers of CPU and memory,
-// three times. In between the operator reconciles the Queues in a random order, some of them more often. After each
-// write, reconcile expects that the rules of Volcano's webhook accept it (volcanoAllows). In the end no Queue waits,
-// and each has what is in force.
+// three times. Some limits are not set: they are those of the parent. In between the operator reconciles the Queues in a
+// random order, some of them more often. After each write, reconcile expects that the rules of Volcano's webhook accept it
+// (volcanoAllows). In the end no Queue waits, and the scheduler reads from the Queues what is in force. Of CPU and memory
+// that no CardQuota of a subtree writes, its Queues carry no limit.
 func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		names := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(2, 6).Draw(t, "queues")]
-		scene := resourceScene{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
-		for i, name := range names {
-			scene.all[name] = newTreeQuota(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, unset)
-		}
-
+		scene, names := drawResourceScene(t)
 		for range 3 { // from nothing, then from tree to tree
+			granted := drawGranted(t)
 			for _, name := range names {
-				scene.all[name].Spec.Resources = drawResources(t)
+				scene.all[name].Spec.Resources = drawResources(t, granted)
 			}
 
 			tree := treeOf(scene.all)
@@ -296,13 +334,131 @@ func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 
 			waits := scene.reconcileAll(t, tree, names)
 			check.Must(t, waits == 0, "%d Queues still wait", waits)
-			for _, name := range names {
-				want := tree.Placement(scene.all[name], scene.all[name].Spec.Parent)
-				got := scene.queues[name].Spec
-				check.Equal(t, "CPU and memory of "+name,
-					fmt.Sprint(resourceList(want.Limit), resourceList(want.Deserved), resourceList(want.Guarantee)),
-					fmt.Sprint(got.Capability, got.Deserved, got.Guarantee.Resource))
-			}
+			scene.checkCarried(t, tree, names)
 		}
 	})
+}
+
+// checkCarried checks that the Queues carry what is in force, and nothing that is neither written nor needed.
+func (s resourceScene) checkCarried(t *rapid.T, tree *Tree, names []string) {
+	read := s.limits()
+	for _, name := range names {
+		for i, key := range quota.Compute {
+			check.Equal(t, key.Label()+" of "+name, tree.queues.Limit(name, key), read[name][i])
+			_, isCarried := s.queues[name].Spec.Capability[cpuAndMemory[i]]
+			check.Equal(t, name+" carries "+key.Label(), tree.Resolved(name).WritesCompute[key], isCarried)
+		}
+
+		want := tree.Placement(s.all[name], "")
+		check.Equal(t, "deserved and guarantee of "+name, fmt.Sprint(resourceList(want.Deserved), resourceList(want.Guarantee)),
+			fmt.Sprint(s.queues[name].Spec.Deserved, s.queues[name].Spec.Guarantee.Resource))
+	}
+}
+
+// drawResourceScene draws a tree of two to six CardQuotas without CPU and memory, and returns their names.
+func drawResourceScene(t *rapid.T) (resourceScene, []string) {
+	names := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(2, 6).Draw(t, "queues")]
+	scene := resourceScene{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
+	for i, name := range names {
+		scene.all[name] = newTreeQuota(name, append([]string{""}, names[:i]...)[rapid.IntRange(0, i).Draw(t, "parent")], 8, 4, unset)
+	}
+	return scene, names
+}
+
+// TestNoWriteAllowsMoreThanBeforeAndAfter: the CPU and memory of one CardQuota of a tree change: from a number to unset,
+// from unset to a number, or otherwise. Until all Queues are as they should be, no Queue may use more, by what the
+// scheduler reads, than before the change or after it.
+func TestNoWriteAllowsMoreThanBeforeAndAfter(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		scene, names := drawResourceScene(t)
+		granted := drawGranted(t)
+		for _, name := range names {
+			scene.all[name].Spec.Resources = drawResources(t, granted)
+		}
+		check.Must(t, scene.reconcileAll(t, treeOf(scene.all), names) == 0, "Queues still wait")
+
+		for range 3 {
+			before := scene.limits()
+			changed := rapid.SampledFrom(names).Draw(t, "changed")
+			scene.all[changed].Spec.Resources = drawResources(t, granted)
+			tree := treeOf(scene.all)
+
+			for range 4 * len(names) {
+				scene.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
+				for name, read := range scene.limits() {
+					for i, key := range quota.Compute {
+						most := max(before[name][i], tree.queues.Limit(name, key))
+						check.Must(t, read[i] <= most, "%s: %d %s while %s changes, at most %d before and after", name, read[i], key.Label(), changed, most)
+					}
+				}
+			}
+
+			check.Must(t, scene.reconcileAll(t, tree, names) == 0, "Queues still wait")
+		}
+	})
+}
+
+// TestAQueueCarriesAnInheritedLimitOnlyWhereVolcanoNeedsIt: CardQuota chat writes no limit of CPU, so that of its parent
+// web counts: 10, or none. Its Queue carries no number. Volcano needs one where a child has one, or where chat or one
+// below it writes an amount (isNeeded). While the Queue is below another parent, only the number keeps it from using
+// more there.
+func TestAQueueCarriesAnInheritedLimitOnlyWhereVolcanoNeedsIt(t *testing.T) {
+	// inherits is the place of chat with a limit in millicores.
+	inherits := func(limit int64, isNeeded bool) Placement {
+		return Placement{Parent: "web", InheritsFrom: "web", Limit: quota.Amounts{quota.CPU: limit}, Inherits: map[quota.Resource]bool{quota.CPU: isNeeded}}
+	}
+	carries := func(limit int64) quota.Amounts { return quota.Amounts{quota.CPU: limit} }
+	web := queueAt("web", Placement{})
+	webWithTen := liveQueueWithCPU("web", 10, 0, 0)
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		wanted      Placement
+		family      Family
+		wantCarried quota.Amounts
+		wantWait    string
+	}{
+		"below web with 10": {
+			wanted: inherits(10000, false),
+			family: Family{Parent: webWithTen},
+		},
+		"below web without a limit": {
+			wanted: inherits(quota.Unlimited, false),
+			family: Family{Parent: web},
+		},
+		"at the top level, without a parent": {
+			wanted: Placement{Parent: "root", Limit: carries(quota.Unlimited), Inherits: map[quota.Resource]bool{quota.CPU: false}},
+		},
+		"still at the top level, where nothing else limits it to 10": {
+			wanted:      inherits(10000, false),
+			wantCarried: carries(10000),
+		},
+		"still below lab, which has 20": {
+			wanted:      inherits(10000, false),
+			family:      Family{Parent: liveQueueWithCPU("lab", 20, 0, 0)},
+			wantCarried: carries(10000),
+		},
+		"a child has 6": {
+			wanted:      inherits(10000, false),
+			family:      Family{Parent: webWithTen, Children: []*v1beta1.Queue{liveQueueWithCPU("child", 6, 0, 0)}},
+			wantCarried: carries(10000),
+		},
+		"a child is to have 6": {
+			wanted:      inherits(10000, true),
+			family:      Family{Parent: webWithTen},
+			wantCarried: carries(10000),
+		},
+		"a child is to have 6, and web has no number yet": {
+			wanted:   inherits(quota.Unlimited, true),
+			family:   Family{Parent: web},
+			wantWait: "queue chat has only the limit of its parent for CPU until its parent queue web, or the other children of it, leave room",
+		},
+	}) {
+		staged, wait := tc.wanted.Stage(builder.CardQuota("chat").Obj(), tc.family)
+		check.Equal(t, "CPU that the Queue carries", tc.wantCarried[quota.CPU], staged.Limit[quota.CPU])
+		check.Equal(t, "CPU is listed as unlimited", tc.wantCarried == nil, slices.Contains(staged.Unlimited, quota.CPU))
+		check.Equal(t, "waits", tc.wantWait != "", wait != nil)
+		if wait != nil {
+			check.Contains(t, "message", wait.Message, tc.wantWait)
+		}
+	}
 }

@@ -25,6 +25,7 @@ import (
 var annotationsOfOthers = []string{
 	"AnnotationCardQuota", "AnnotationNamespaceSelector", "AnnotationUnlimitedResources", "AnnotationCardAllocated", "annotationClosedByParent", // of Queues
 	"AnnotationCardDeserved", "AnnotationCardGuarantee", "AnnotationStopPolicy", "AnnotationParentOnly", "AnnotationHoldMessage", // of Queues in a tree
+	"AnnotationBefore",                                                                                  // of Queues that the operator adopted
 	"AnnotationCreatedBy", "AnnotationDescription", "AnnotationRenderedFrom", "AnnotationCardResources", // of what the operator makes
 	"AnnotationInjectCAFrom", // of webhook configurations
 }

@@ -88,7 +88,8 @@ func readCompute(t *quota.TreeQueue, queue *v1beta1.Queue, name corev1.ResourceN
 
 	// What is inherited has no entry in Quota: as Unlimited, the tree would report it as above the
 	// parent's.
-	isInherited := limit == quota.Unlimited || (isManaged && t.Parent != "" && (deserves || guarantees))
+	hasAmount := deserves || guarantees
+	isInherited := limit == quota.Unlimited || (isManaged && hasAmount && t.Parent != "")
 	if isLimited || !isInherited {
 		t.Quota[key] = limit
 	}

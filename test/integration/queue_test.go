@@ -81,7 +81,16 @@ func TestQueueIsCreatedFromCardQuota(t *testing.T) {
 		g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("volcano.sh/service.type", "notebook"))
 		g.Expect(queue.Spec.Capability.Cpu().String()).To(gomega.Equal("8"))
 		g.Expect(queue.Spec.Capability).NotTo(gomega.HaveKey(gomega.BeEquivalentTo("memory")), "a limit that is not wanted any more is given up")
+		g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("volcano.sh/unlimited.resources", "memory"))
 		g.Expect(queue.Spec.Priority).To(gomega.BeZero(), "a type without a meaning of its own has no priority")
+	}).Should(gomega.Succeed())
+
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Resources.Memory = parseQuantity("0") })
+	g.Eventually(func(g gomega.Gomega) {
+		queue, err := queueOf(t, name)()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(queue.Spec.Capability).To(gomega.HaveKeyWithValue(gomega.BeEquivalentTo("memory"), gomega.Satisfy(equalQuantity("0"))))
+		g.Expect(queue.Annotations).NotTo(gomega.HaveKey("volcano.sh/unlimited.resources"), "both are limited")
 	}).Should(gomega.Succeed())
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
@@ -135,33 +137,31 @@ func (c *Cluster) countUsedBelow() map[string]map[card.Name]card.Count {
 	return all
 }
 
-// findMissingLimits finds CardQuotas without a limit of CPU or memory whose pods need some: an unset limit is
-// 0. It leaves out CardQuotas without a service type, in which no pods start, and those below a parent, whose
-// limits count.
+// findMissingLimits finds CardQuotas with 0 CPU or memory whose pods need some. Not so without a service type, where no
+// pods start.
 func findMissingLimits(c *Cluster) []Finding {
-	isTree := !c.plan.tree.IsFlat()
 	uses := c.computeUses()
 	var findings []Finding
 	for _, queue := range slices.Sorted(maps.Keys(c.plan.owners)) {
 		owner := c.plan.owners[queue]
 		use := uses[queue]
-		if owner.Spec.ServiceType == "" || (isTree && owner.Spec.Parent != "") {
+		if owner.Spec.ServiceType == "" || owner.Spec.Resources == nil {
 			continue
 		}
 
-		resources := owner.Spec.Resources
+		isZero := func(limit *resource.Quantity) bool { return limit != nil && limit.IsZero() }
 		var missing []string
-		if use.milliCPU > 0 && (resources == nil || resources.CPU == nil) {
+		if use.milliCPU > 0 && isZero(owner.Spec.Resources.CPU) {
 			missing = append(missing, fmt.Sprintf("spec.resources.cpu, and its pods request %d millicores", use.milliCPU))
 		}
 
-		if use.memory > 0 && (resources == nil || resources.Memory == nil) {
+		if use.memory > 0 && isZero(owner.Spec.Resources.Memory) {
 			missing = append(missing, fmt.Sprintf("spec.resources.memory, and its pods request %d MiB", use.memory>>20))
 		}
 
 		if len(missing) > 0 {
 			findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + owner.Name, Command: "kubectl explain cardquota.spec.resources",
-				Problem: "It leaves out " + strings.Join(missing, ", and ") + ". What is left out counts as 0, so no further such pod starts."})
+				Problem: "It sets to 0: " + strings.Join(missing, ", and ") + ". So no further such pod starts. What is left out is not limited."})
 		}
 	}
 

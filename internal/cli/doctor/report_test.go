@@ -343,7 +343,7 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		count(c, builder.Pod("lab", "big").Queue("team").Card("NVIDIA-H200|NVIDIA-H800").GPUs(16).Obj())
 	},
 	"NoComputeLimit": func(_ *testing.T, c *Cluster) {
-		c.Quotas[0].Spec.Resources = nil
+		c.Quotas[0].Spec.Resources = builder.CardQuota("").Resources("0", "0").Obj().Spec.Resources
 		count(c, builder.Pod("lab", "cpu-only").Queue("team").CPU("4").Memory("8Gi").Running("h200-0").Obj())
 	},
 	"NotChecked": func(_ *testing.T, c *Cluster) {

@@ -159,7 +159,7 @@ func (p *planner) leaveOut(name string) string {
 	case p.Usage == nil:
 		return "no annotation " + v1alpha1.AnnotationCardQuota + ", and pods could not be counted"
 	default:
-		return "no cards are held or requested, and a CardQuota would limit CPU and memory"
+		return "no cards are held or requested"
 	}
 }
 

@@ -126,7 +126,8 @@ func TestACardQuotaTakesTheFieldsOfItsQueue(t *testing.T) {
 }
 
 // TestATreeOfQueuesIsImportedWithItsParents: pods of queue a use 2 cards, and b has a quota of 3, so their parent top
-// gets 5. A parent has no service type, and its children inherit its limit of 100 CPU. Parents come before children,
+// gets 5. A parent has no service type, and its children inherit its limit of 100 CPU, so theirs is left out. Flat, each
+// gets that limit itself. Parents come before children,
 // because the API server would refuse a child without its parent. If the user names only top, it is still a parent,
 // without service type. Queue other is its own parent, which must not disturb the others.
 func TestATreeOfQueuesIsImportedWithItsParents(t *testing.T) {
@@ -149,7 +150,8 @@ func TestATreeOfQueuesIsImportedWithItsParents(t *testing.T) {
 	check.Contains(t, "comments of the parent", strings.Join(got["top"].Comments, "\n"),
 		"cards: what the queues below it have, or what pods hold now if that is more")
 	check.Equal(t, "parent of a", "top", got["a"].Quota.Spec.Parent)
-	check.Equal(t, "CPU of a", "100", got["a"].Quota.Spec.Resources.CPU.String())
+	check.That(t, got["a"].Quota.Spec.Resources == nil, "a has limits of its own: %v", got["a"].Quota.Spec.Resources)
+	check.Contains(t, "comments of a", strings.Join(got["a"].Comments, "\n"), "resources.cpu: left out, because the Queue has no limit: that of top above it counts.")
 
 	var names []string
 	for _, imported := range plan.Imports {
@@ -157,6 +159,12 @@ func TestATreeOfQueuesIsImportedWithItsParents(t *testing.T) {
 	}
 	check.That(t, slices.Index(names, "top") < slices.Index(names, "a"), "a parent comes first: %v", names)
 
+	in.IsTree = false
+	flat, _ := planFor(in)
+	check.Equal(t, "CPU of a while queues are flat", "100", flat["a"].Quota.Spec.Resources.CPU.String())
+	check.That(t, flat["a"].Quota.Spec.Resources.Memory == nil, "the memory of a is limited")
+
+	in.IsTree = true
 	in.Only = []string{"top"}
 	alone, _ := planFor(in)
 	check.Equal(t, "CardQuotas if the user names top alone", []string{"top"}, slices.Collect(maps.Keys(alone)))
@@ -327,7 +335,7 @@ func TestQueuesWithLongNamesAreNotImported(t *testing.T) {
 // TestThePlanIsAFileToApply: the CardQuotas are YAML documents for kubectl apply. An annotation that cannot be read must
 // not add a document of its own, so it is only in a comment. What a CardQuota cannot say of a Queue is in comments too:
 // a limit of nvidia.com/gpu, a priority, reclaimable, a closed state. Where a Queue has no limit of CPU, the CardQuota
-// gets a large one, because it would be 0 if it were not written. Queue default takes every workload that names no
+// has none either. Queue default takes every workload that names no
 // queue, so a CardQuota has to name it in queueName.
 func TestThePlanIsAFileToApply(t *testing.T) {
 	queues := []*v1beta1.Queue{
@@ -351,7 +359,7 @@ func TestThePlanIsAFileToApply(t *testing.T) {
 
 	comments := strings.Join(strings.Fields(strings.ReplaceAll(text.String(), "#", "")), " ")
 	check.Contains(t, "comments", comments, "cannot be read", "also limits nvidia.com/gpu", "priority 5 of the Queue",
-		"reclaimable: false of the Queue", "The Queue is Closed", "Left out, it would be 0")
+		"reclaimable: false of the Queue", "The Queue is Closed", "resources.cpu: left out, because the Queue has no limit: it is not limited")
 }
 
 // parseManifests parses documents as the API server would, by name.

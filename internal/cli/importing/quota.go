@@ -28,12 +28,6 @@ const (
 	maxWeight = 65535
 )
 
-// The limits of a CardQuota for a Queue without limits: more than a cluster has.
-const (
-	anyCPU    = "1000000"
-	anyMemory = "1Ei"
-)
-
 // newImport returns the CardQuota for a Queue.
 func (p *planner) newImport(queue *v1beta1.Queue) Import {
 	imported := Import{Quota: &v1alpha1.CardQuota{
@@ -226,42 +220,44 @@ func (p *planner) usedBelow(name string, seen map[string]bool) card.Quota {
 	return used
 }
 
-// setResources sets the limits of CPU and memory: those of the Queue, else of the queues above it,
-// else more than the cluster has. A limit that is left out would be 0.
+// setResources sets the limits of CPU and memory that the Queue has. A limit that is left out is that of the parent, in
+// flat queues none. So a flat CardQuota gets the limit of the queues above its Queue.
 func (p *planner) setResources(imported *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
-	cpu := resource.MustParse(anyCPU)
-	memory := resource.MustParse(anyMemory)
+	limits := &v1alpha1.Resources{}
 	for _, limit := range []struct {
 		name    corev1.ResourceName
-		value   *resource.Quantity // set by the loop
-		maximum resource.Quantity  // that the schema of a CardQuota allows
-		below   *resource.Quantity // the largest limit of the queues below
+		value   **resource.Quantity // set by the loop
+		maximum resource.Quantity   // that the schema of a CardQuota allows
+		below   *resource.Quantity  // the largest limit of the queues below
 	}{
-		{corev1.ResourceCPU, &cpu, *resource.NewQuantity(maxCPU, resource.DecimalSI), resource.NewMilliQuantity(largestBelow(below, quota.CPU), resource.DecimalSI)},
-		{corev1.ResourceMemory, &memory, resource.MustParse(maxMemory), resource.NewQuantity(largestBelow(below, quota.Memory), resource.BinarySI)},
+		{corev1.ResourceCPU, &limits.CPU, *resource.NewQuantity(maxCPU, resource.DecimalSI), resource.NewMilliQuantity(largestBelow(below, quota.CPU), resource.DecimalSI)},
+		{corev1.ResourceMemory, &limits.Memory, resource.MustParse(maxMemory), resource.NewQuantity(largestBelow(below, quota.Memory), resource.BinarySI)},
 	} {
 		from, found := p.capabilityOf(queue, limit.name) // from is the queue whose limit it is, "" without one
 		switch {
 		case found.IsZero():
-			imported.addComment("resources.%s: the Queue has no limit; here it is more than a cluster has. Left out, it would be 0.", limit.name)
+			imported.addComment("resources.%s: left out, because the Queue has no limit: it is not limited.", limit.name)
+			continue
+		case from != queue.Name && p.IsTree && limit.below.Cmp(found) > 0: // that it is too much is said where the number is
+			imported.addComment("resources.%s: the Queue has no limit; here it is that of a queue below it.", limit.name)
+			found = *limit.below
+		case from != queue.Name && p.IsTree:
+			imported.addComment("resources.%s: left out, because the Queue has no limit: that of %s above it counts.", limit.name, from)
+			continue
 		case from != queue.Name:
-			*limit.value = found
 			imported.addComment("resources.%s: the Queue has no limit; here it is that of %s above it.", limit.name, from)
-		default:
-			*limit.value = found
 		}
 
-		// Volcano refuses a child with more capability than its parent. A limit that the Queue has itself stays as it is.
-		if from != queue.Name && limit.value.Cmp(*limit.below) < 0 {
-			*limit.value = *limit.below
-			imported.addComment("resources.%s: it is raised to that of a queue below it.", limit.name)
+		if found.Cmp(limit.maximum) > 0 {
+			found = limit.maximum
 		}
-		if limit.value.Cmp(limit.maximum) > 0 {
-			*limit.value = limit.maximum
-		}
+		*limit.value = &found
 	}
 
-	imported.Quota.Spec.Resources = &v1alpha1.Resources{CPU: &cpu, Memory: &memory}
+	if *limits != (v1alpha1.Resources{}) {
+		imported.Quota.Spec.Resources = limits
+	}
+
 	other := slices.DeleteFunc(slices.Sorted(maps.Keys(queue.Spec.Capability)), func(name corev1.ResourceName) bool {
 		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	})

@@ -190,33 +190,33 @@ func (i *Import) selectNamespaces(names []string) {
 	i.Quota.Spec.NamespaceSelector = selector
 }
 
-// setLimits sets the limits of CPU and memory, each with its reason. One that nothing states is more than a cluster has:
-// left out it would be 0.
+// setLimits sets the limits of CPU and memory, each with its reason. One that nothing states is left out.
 func (i *Import) setLimits(limits corev1.ResourceList, origin string) {
-	cpu := resource.MustParse(anyCPU)
-	memory := resource.MustParse(anyMemory)
+	own := &v1alpha1.Resources{}
 	for _, limit := range []struct {
 		name    corev1.ResourceName
-		value   *resource.Quantity // set by the loop
-		maximum resource.Quantity  // that the schema of a CardQuota allows
+		value   **resource.Quantity // set by the loop
+		maximum resource.Quantity   // that the schema of a CardQuota allows
 	}{
-		{corev1.ResourceCPU, &cpu, *resource.NewQuantity(maxCPU, resource.DecimalSI)},
-		{corev1.ResourceMemory, &memory, resource.MustParse(maxMemory)},
+		{corev1.ResourceCPU, &own.CPU, *resource.NewQuantity(maxCPU, resource.DecimalSI)},
+		{corev1.ResourceMemory, &own.Memory, resource.MustParse(maxMemory)},
 	} {
 		stated, isStated := limits[limit.name]
 		if !isStated {
-			i.addComment("resources.%s: nothing limits it; here it is more than a cluster has. Left out, it would be 0.", limit.name)
+			i.addComment("resources.%s: left out, because nothing limits it: it is not limited.", limit.name)
 			continue
 		}
 
 		i.addComment("resources.%s: %s.", limit.name, origin)
-		*limit.value = stated
 		if stated.Cmp(limit.maximum) > 0 {
-			*limit.value = limit.maximum
+			stated = limit.maximum
 		}
+		*limit.value = &stated
 	}
 
-	i.Quota.Spec.Resources = &v1alpha1.Resources{CPU: &cpu, Memory: &memory}
+	if *own != (v1alpha1.Resources{}) {
+		i.Quota.Spec.Resources = own
+	}
 }
 
 // isCardResource reports whether a resource is a card of a node, or looks like one.

@@ -32,8 +32,8 @@ const (
 )
 
 // treeAround returns a tree with the CardQuotas that decide about this one: its ancestors, the other children
-// of each, and its own children; where CPU or memory are limited, also everything below these. If nothing
-// changed since the last count, it is the tree of that count, which has all CardQuotas.
+// of each, and everything below all of these. If nothing changed since the last count, it is the tree of that count,
+// which has all CardQuotas.
 func (r *reconciliation) treeAround(ctx context.Context) (*cardquota.Tree, error) {
 	if !policy.IsTree(r.inForce) {
 		return cardquota.Flat, nil
@@ -96,14 +96,10 @@ func (r *reconciliation) addAncestors(ctx context.Context, members map[string]*v
 	return nil
 }
 
-// addBelow adds all CardQuotas below the members, if one of these limits CPU or memory: what is
-// written below decides whether such a limit is divided among children. Cards need no more.
+// addBelow adds all CardQuotas below the members: what is written below decides whether a limit of CPU or memory is
+// divided among children, and whether Volcano needs one.
 func addBelow(members map[string]*v1alpha1.CardQuota, addChildren func(parent string) error) error {
 	next := slices.Collect(maps.Keys(members))
-	if !slices.ContainsFunc(next, func(name string) bool { return members[name].Spec.Resources != nil }) {
-		return nil
-	}
-
 	for seen := map[string]bool{}; len(next) > 0; {
 		for _, name := range next {
 			seen[name] = true

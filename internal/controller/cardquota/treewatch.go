@@ -79,7 +79,7 @@ func (r *Reconciler) requestsForQueueNeighbors(ctx context.Context, queue *v1bet
 // treeQueueChanged selects changes of a Queue for which its neighbors in a tree may wait: of
 // its parent, its CPU and memory, and its cards.
 var treeQueueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event.TypedUpdateEvent[*v1beta1.Queue]) bool {
-	for _, key := range []string{v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee, v1alpha1.AnnotationStopPolicy} {
+	for _, key := range []string{v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationCardDeserved, v1alpha1.AnnotationCardGuarantee, v1alpha1.AnnotationStopPolicy, v1alpha1.AnnotationUnlimitedResources} {
 		if e.ObjectOld.Annotations[key] != e.ObjectNew.Annotations[key] {
 			return true
 		}
