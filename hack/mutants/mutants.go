@@ -148,9 +148,9 @@ var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	delete(l.pods, pod)`, ``, "releasing twice gives back once"},
 	{"internal/quota/charge.go", `	s.milliCPU.subtract(c.MilliCPU)`, `	s.milliCPU.subtract(0)`, "releasing gives back CPU"},
 	{"internal/quota/charge.go", `	s.memory.add(c.Memory)`, `	s.memory.add(0)`, "memory is charged"},
-	{"internal/quota/ledger.go", `	q.limits = limits
-`, `	q.limits = limits
-	q.limits.AnyCard = false
+	{"internal/quota/treeledger.go", `		q.limits, q.hasLimits = tree.limitsOf(name)
+`, `		q.limits, q.hasLimits = tree.limitsOf(name)
+		q.limits.AnyCard = false
 `, "a queue without limits of cards has room for any"},
 	{"internal/quota/queueledger.go", `	if limit < used`, `	if limit+1 < used`, "used never exceeds the quota"},
 	{"internal/quota/check.go", `		more := c.count - released`, `		more := min(1, c.count) - released`, "all cards of a request must fit"},

@@ -79,26 +79,31 @@ func drawAmounts(t *rapid.T, q TreeQueue, name Resource) {
 // newTreeLedger returns a ledger of queues in a tree with an inventory, which is without limit
 // if it is nil. Limits of CPU and memory that are not set are Unlimited.
 func newTreeLedger(tree map[string]position, limits map[string]Limits, inventory card.Quota) *Ledger {
-	l := New(0)
-	l.setPositions(tree, newRoot())
-	for name, of := range limits {
+	queues := map[string]*Resolved{}
+	for name, at := range tree {
+		of := limits[name]
 		of.MilliCPU = cmp.Or(of.MilliCPU, Unlimited)
 		of.Memory = cmp.Or(of.Memory, Unlimited)
-		l.SetLimits(name, of)
+		queues[name] = &Resolved{Parent: at.parent, Written: TreeQueue{Weight: at.weight, Created: at.created}, Limits: of}
 	}
 
+	l := New(0)
+	l.SetTree(&Tree{queues: queues})
 	if inventory != nil {
 		l.SetInventory(inventory, Unlimited, Unlimited)
 	}
-
-	l.recomputeUnused()
 	return l
 }
 
 // newQueueLedger returns a ledger of queue q without a tree, which limits cards alone.
 func newQueueLedger(quota card.Quota) *Ledger {
+	return newFlatLedger(map[string]Limits{"q": {Cards: quota, MilliCPU: Unlimited, Memory: Unlimited}})
+}
+
+// newFlatLedger returns a ledger of flat queues.
+func newFlatLedger(limits map[string]Limits) *Ledger {
 	l := New(0)
-	l.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
+	l.SetTree(Flat.WithFlat(limits))
 	return l
 }
 

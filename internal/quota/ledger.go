@@ -56,13 +56,6 @@ func (l *Ledger) readQueue(queue string) *queueLedger {
 	return &queueLedger{name: queue}
 }
 
-// SetLimits sets what the queue may use. A queue without limits may use nothing.
-func (l *Ledger) SetLimits(queue string, limits Limits) {
-	q := l.ensureQueue(queue)
-	q.limits = limits
-	q.isShareKnown = false // it is computed from the limits
-}
-
 // Charge records what a pod uses. The caller must not change c afterwards. A second charge of
 // the same pod replaces the first, so a repeated event never counts twice.
 func (l *Ledger) Charge(pod string, c *Charge) {

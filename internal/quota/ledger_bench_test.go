@@ -12,13 +12,14 @@ import (
 func BenchmarkLedger(b *testing.B) {
 	quota := Amounts{"A": 100, CPU: Unlimited, Memory: Unlimited}
 	queues := map[string]TreeQueue{"tenant": {Quota: quota}, "team": {Parent: "tenant", Quota: quota}}
-	flat := New(0)
+	limits := map[string]Limits{}
 	for i := range 100 {
 		name := fmt.Sprint("q", i)
 		queues[name] = TreeQueue{Parent: "team", Quota: quota}
-		flat.SetLimits(name, Limits{Cards: quota.Cards(), MilliCPU: Unlimited, Memory: Unlimited})
+		limits[name] = Limits{Cards: quota.Cards(), MilliCPU: Unlimited, Memory: Unlimited}
 	}
 
+	flat := newFlatLedger(limits)
 	tree := New(0)
 	tree.SetTree(ResolveTree(queues))
 	request := Request{Names: []card.Name{"A"}, Count: 8, MilliCPU: 1000, Memory: 1 << 30}

@@ -15,9 +15,10 @@ import (
 func TestRequestFitsUntilALimitIsExceeded(t *testing.T) {
 	const gib = 1 << 30
 
-	l := New(0)
-	l.SetLimits("q", Limits{Cards: card.Quota{"A": 3, "B": 1}, MilliCPU: 4000, Memory: gib})
-	l.SetLimits("unlimited", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
+	l := newFlatLedger(map[string]Limits{
+		"q":         {Cards: card.Quota{"A": 3, "B": 1}, MilliCPU: 4000, Memory: gib},
+		"unlimited": {AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited},
+	})
 	l.Charge("pod", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}}, MilliCPU: 3000, Memory: gib / 2})
 
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -117,8 +118,7 @@ func TestOverCommitMultipliesDecimalFactorsExactly(t *testing.T) {
 // TestSumsOfHugeRequestsDoNotOverflow: a pod may request nearly the largest int64. The sums of such pods do not wrap
 // around, so the queue stays full. When the pods are gone, exactly the usage of the small pod is left.
 func TestSumsOfHugeRequestsDoNotOverflow(t *testing.T) {
-	l := New(0)
-	l.SetLimits("q", Limits{MilliCPU: 1000, Memory: 1000})
+	l := newFlatLedger(map[string]Limits{"q": {MilliCPU: 1000, Memory: 1000}})
 	l.Charge("small", &Charge{Queue: "q", MilliCPU: 400, Memory: 300})
 	checkUsed := func(what string, wantCPU, wantMemory int64) {
 		used := l.Snapshot()[0]

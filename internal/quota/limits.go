@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"maps"
 	"math"
 
 	"cardquota.dev/operator/internal/card"
@@ -21,11 +22,21 @@ type Limits struct {
 	// Memory is the memory limit in bytes, or Unlimited.
 	Memory int64
 	// Deserved is what the queue may use and reclaim, and Guarantee what others leave free for
-	// it. Both are nil without a tree: then the queue deserves its quota.
+	// it. Both are nil for a flat queue, see IsFlat.
 	Deserved, Guarantee Amounts
 	// IsHeld reports whether the queue is held, or closed because of its place in a tree. Then its
 	// unused guarantee is not left free.
 	IsHeld bool
+}
+
+// IsFlat reports whether the limits are those of a flat queue: it deserves all that it may use, and is guaranteed
+// nothing.
+func (l *Limits) IsFlat() bool { return l.Deserved == nil }
+
+// Equal reports whether two queues have the same limits.
+func (l *Limits) Equal(o *Limits) bool {
+	return l.AnyCard == o.AnyCard && l.MilliCPU == o.MilliCPU && l.Memory == o.Memory && l.IsHeld == o.IsHeld &&
+		maps.Equal(l.Cards, o.Cards) && maps.Equal(l.Deserved, o.Deserved) && maps.Equal(l.Guarantee, o.Guarantee)
 }
 
 // Quota returns the limit of a resource, Unlimited or MaxCount if there is none.
@@ -36,9 +47,9 @@ func (l *Limits) Quota(of Resource) int64 {
 	return of.selectAmount(l.MilliCPU, l.Memory, int64(l.Cards[of.Card()]))
 }
 
-// deserved returns how much of a resource the queue deserves: its quota without a tree.
+// deserved returns how much of a resource the queue deserves.
 func (l *Limits) deserved(resource Resource) int64 {
-	if l.Deserved == nil {
+	if l.IsFlat() {
 		return l.Quota(resource)
 	}
 
@@ -62,7 +73,7 @@ func (l *Limits) isUnlimited(resource Resource) bool {
 // lacksQuota reports whether a queue of a tree has no quota for cards. It may use any, but deserves
 // none: no administrator gave it cards that it could take back. A flat queue deserves all that it may use.
 func (l *Limits) lacksQuota(resource Resource) bool {
-	return l.Deserved != nil && l.AnyCard && resource.IsCard()
+	return !l.IsFlat() && l.AnyCard && resource.IsCard()
 }
 
 // deservesAny reports whether the queue deserves any amount of a resource, or uses cards without a

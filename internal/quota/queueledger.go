@@ -17,6 +17,8 @@ type queueLedger struct {
 	queueOrder
 	// listedCards are the cards of used as Snapshot returned it, nil after a change.
 	listedCards []card.Amount
+	// hasLimits reports whether the tree has the queue.
+	hasLimits bool
 	// pods is how many pods are charged to the queue.
 	pods        int
 	terminating terminatingSums

@@ -110,12 +110,13 @@ func TestSnapshotEqualsARecountAndNeverChanges(t *testing.T) {
 			"set a quota": func(t *rapid.T) {
 				queue := rapid.SampledFrom(queues).Draw(t, "queue")
 				limits[queue] = Limits{Cards: card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "quota"))}}
-				l.SetLimits(queue, limits[queue])
+				l.SetTree(Flat.WithFlat(limits))
 			},
 			"delete a queue": func(t *rapid.T) {
 				deleted := rapid.SampledFrom(queues).Draw(t, "queue")
 				delete(limits, deleted)
-				l.Retain(func(queue string) bool { return queue != deleted })
+				l.SetTree(Flat.WithFlat(limits))
+				l.ForgetUnused()
 			},
 			"": func(t *rapid.T) { // after each step
 				want := recountUsages(limits, charges)

@@ -21,8 +21,10 @@ func newCharge(queue string, name card.Name, count card.Count) *Charge {
 // has ended. So a queue gets more of a card only while its terminating pods use at most the quota. Queue q has a
 // quota of 4 A and 4 B. It uses 1 A; 4 A and 5 B are terminating. So it may use A, and no B.
 func TestTerminatingCardsAboveTheQuotaBlockTheCard(t *testing.T) {
-	l := newQueueLedger(card.Quota{"A": 4, "B": 4})
-	l.SetLimits("unlimited", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
+	l := newFlatLedger(map[string]Limits{
+		"q":         {Cards: card.Quota{"A": 4, "B": 4}, MilliCPU: Unlimited, Memory: Unlimited},
+		"unlimited": {AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited},
+	})
 	l.Charge("running", newCharge("q", "A", 1))
 	l.ChargeTerminating("with 4 A", newCharge("q", "A", 4), time.Hour)
 	l.ChargeTerminating("with 5 B", newCharge("q", "B", 5), 30*time.Second)
@@ -137,15 +139,16 @@ func TestLongestGracePeriodLastsUntilNoPodTerminates(t *testing.T) {
 // TestDeletingAQueueDoesNotForgetItsTerminatingPods: otherwise a Queue that is deleted and created again could use
 // more than twice its quota. 5 A are terminating, the quota is 4. The ledger forgets the queue when they have ended.
 func TestDeletingAQueueDoesNotForgetItsTerminatingPods(t *testing.T) {
-	keepNone := func(string) bool { return false }
 	l := newQueueLedger(card.Quota{"A": 4})
 	l.ChargeTerminating("pod", newCharge("q", "A", 5), time.Hour)
-	l.Retain(keepNone)
-	l.SetLimits("q", Limits{Cards: card.Quota{"A": 4}})
+	l.SetTree(Flat)
+	l.ForgetUnused()
+	l.SetTree(Flat.WithFlat(map[string]Limits{"q": {Cards: card.Quota{"A": 4}}}))
 	check.That(t, isTerminatingOverQuota(l, "q", "A"), "the new queue q does not count the terminating pod of the old one")
 
 	l.Release("pod")
-	l.Retain(keepNone)
+	l.SetTree(Flat)
+	l.ForgetUnused()
 	check.Equal(t, "queues in the ledger", 0, len(l.queues))
 }
 
@@ -179,13 +182,10 @@ func TestQueueUsesAtMostTwiceItsQuota(t *testing.T) {
 	names := []card.Name{"A", "B"}
 
 	seed.Check(t, func(t *rapid.T) {
-		l := New(0)
 		pods := map[string]*countedPod{}
-
 		quota := card.Count(rapid.IntRange(0, 6).Draw(t, "quota"))
-		for _, queue := range queues {
-			l.SetLimits(queue, Limits{Cards: card.Quota{"A": quota, "B": quota}, MilliCPU: Unlimited, Memory: Unlimited})
-		}
+		limits := Limits{Cards: card.Quota{"A": quota, "B": quota}, MilliCPU: Unlimited, Memory: Unlimited}
+		l := newFlatLedger(map[string]Limits{"q": limits, "r": limits})
 		drawPodName := func(t *rapid.T) string { return fmt.Sprint("pod-", rapid.IntRange(0, 9).Draw(t, "pod")) }
 
 		t.Repeat(map[string]func(*rapid.T){

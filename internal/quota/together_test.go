@@ -58,14 +58,11 @@ func TestPodsFitTogetherAsOneAfterTheOther(t *testing.T) {
 // TestPodsWithAlternativesFitTogether: each pod gets the first of its cards that the queue deserves, else one within
 // its quota. The queue has a quota of 4 A and 4 B, deserves 1 A and 2 B, and may use 3 CPU.
 func TestPodsWithAlternativesFitTogether(t *testing.T) {
-	ledger := New(1)
-	ledger.setPositions(map[string]position{"q": {}}, newRoot())
-	ledger.SetLimits("q", Limits{
+	ledger := newTreeLedger(map[string]position{"q": {}}, map[string]Limits{"q": {
 		Cards:    card.Quota{"A": 4, "B": 4},
 		Deserved: Amounts{"A": 1, "B": 2},
 		MilliCPU: 3000,
-		Memory:   Unlimited,
-	})
+	}}, nil)
 
 	podsOfOneCard := func(count int, milliCPU int64, names ...card.Name) []Request {
 		return slices.Repeat([]Request{{Names: names, Count: 1, MilliCPU: milliCPU}}, count)

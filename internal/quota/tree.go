@@ -164,7 +164,7 @@ type Resolved struct {
 // Equal reports whether two resolved queues have the same parent, children, amounts, fault and excess.
 func (r *Resolved) Equal(o *Resolved) bool {
 	return r.Parent == o.Parent && r.Fault == o.Fault && slices.Equal(r.Children, o.Children) && reflect.DeepEqual(r.Excess, o.Excess) &&
-		maps.Equal(r.WritesCompute, o.WritesCompute) && reflect.DeepEqual(r.Limits, o.Limits)
+		maps.Equal(r.WritesCompute, o.WritesCompute) && r.Limits.Equal(&o.Limits)
 }
 
 // Tree is where queues are below root, and the amounts that count for each. It never changes. The caller
@@ -173,28 +173,42 @@ func (r *Resolved) Equal(o *Resolved) bool {
 // Flat queues are a tree of depth one: each is directly under root, deserves all that it may use, and
 // borrows from no other.
 type Tree struct {
+	// queues are nil if all queues are flat.
 	queues map[string]*Resolved
-	isFlat bool
+	// flat are the limits of flat queues, which a tree may have beside the others.
+	flat map[string]Limits
 }
 
-// Flat is the tree of all flat queues.
-var Flat = &Tree{isFlat: true}
+// Flat is the tree of flat queues, without their limits.
+var Flat = &Tree{}
+
+// WithFlat returns the tree with other flat queues. The caller must not change their limits afterwards.
+func (t *Tree) WithFlat(limits map[string]Limits) *Tree { return &Tree{queues: t.queues, flat: limits} }
 
 // IsFlat reports whether the queues are flat.
-func (t *Tree) IsFlat() bool { return t.isFlat }
+func (t *Tree) IsFlat() bool { return t.queues == nil }
 
-// All returns the queues of the tree by name, in no order.
+// limitsOf returns the limits of a queue, false if the tree does not have it.
+func (t *Tree) limitsOf(queue string) (limits Limits, exists bool) {
+	if r := t.queues[queue]; r != nil {
+		return r.Limits, true
+	}
+	limits, exists = t.flat[queue]
+	return limits, exists
+}
+
+// All returns the queues of the tree by name but the flat ones, in no order.
 func (t *Tree) All() iter.Seq2[string, *Resolved] { return maps.All(t.queues) }
 
-// Has reports whether the tree has a queue.
+// Has reports whether the tree has a queue that is not flat.
 func (t *Tree) Has(queue string) bool { return t.queues[queue] != nil }
 
-// Queue returns a queue of the tree. Any other queue is directly under root.
+// Queue returns a queue of the tree. Any other queue is directly under root, without limits unless it is flat.
 func (t *Tree) Queue(name string) *Resolved {
 	if r := t.queues[name]; r != nil {
 		return r
 	}
-	return &Resolved{Path: []string{name}}
+	return &Resolved{Path: []string{name}, Limits: t.flat[name]}
 }
 
 // Path returns a queue and its ancestors up to the one directly under root.

@@ -377,6 +377,20 @@ func TestResolveWrittenCutsNothing(t *testing.T) {
 	check.Equal(t, "path of deep, which ends before the missing queue", []string{"deep", "low"}, tree.Path("deep"))
 }
 
+// TestANewFlatQueueMovesNoPods: a place in a tree that changes lets the ledger charge all pods again. Flat queues have
+// no place, so a new one, and one with another quota, leaves the sums of the others as they are.
+func TestANewFlatQueueMovesNoPods(t *testing.T) {
+	l := newQueueLedger(card.Quota{"A": 8})
+	l.Charge("pod", newCharge("q", "A", 5))
+	before := &l.queues["q"].used.cards
+
+	limits := map[string]Limits{"q": {Cards: card.Quota{"A": 7}}, "r": {Cards: card.Quota{"A": 8}}}
+	l.SetTree(Flat.WithFlat(limits))
+	check.That(t, before == &l.queues["q"].used.cards, "the pods of q were charged again")
+	check.Equal(t, "further A that fit q with a quota of 7", 7-5, mostA(l, "q", QuotaLeft))
+	check.Equal(t, "further A that fit the new queue", 8, mostA(l, "r", QuotaLeft))
+}
+
 // TestFlatQueuesAreATreeOfDepthOne: flat queues have no ancestors and no fault, and are at level 1 for each other. Queue
 // q may use its quota of 8 A: it does not borrow, so nothing stops that. There is no root, so the one A of the
 // inventory is no limit. Nor is what is kept for a pod of another queue.
@@ -387,10 +401,8 @@ func TestFlatQueuesAreATreeOfDepthOne(t *testing.T) {
 	check.Equal(t, "level of r for q", 1, Flat.Level("q", "r"))
 	check.Equal(t, "fault", Fault{}, Flat.Queue("q").Fault)
 
-	l := New(0)
-	l.SetTree(Flat)
-	l.SetLimits("q", Limits{Cards: card.Quota{"A": 8}, MilliCPU: Unlimited, Memory: Unlimited})
-	l.SetLimits("r", Limits{Cards: card.Quota{"A": 8}, MilliCPU: Unlimited, Memory: Unlimited})
+	limits := Limits{Cards: card.Quota{"A": 8}, MilliCPU: Unlimited, Memory: Unlimited}
+	l := newFlatLedger(map[string]Limits{"q": limits, "r": limits})
 	l.SetInventory(map[card.Name]card.Count{"A": 1}, 0, 0)
 	l.Charge("pod", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 5}}})
 	l.Keep("other", &Charge{Queue: "r", Cards: []card.Amount{{Name: "A", Count: 4}}})

@@ -8,26 +8,37 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// SetTree puts the queues into a tree, and sets their limits. Any other queue is directly under root. If
-// it was in the last tree, it keeps its place while pods are charged to it: a Queue can be deleted while
-// its pods run, and they go on using cards of its ancestors. Flat queues have no limits of the tree, so
-// SetLimits sets theirs.
+// SetTree puts the queues into a tree, and sets their limits. A queue that is not in it has none, and nothing is kept
+// for its pods. If it was in the last tree, it keeps its place while pods are charged to it: a Queue can be deleted
+// while its pods run, and they go on using cards of its ancestors. Flat queues have no place, so a new one moves no
+// pods.
 func (l *Ledger) SetTree(tree *Tree) {
-	positions := make(map[string]position, len(tree.queues))
-	for name, r := range tree.queues {
-		positions[name] = position{r.Parent, r.Written.Weight, r.Written.Created}
+	var root *queueLedger
+	positions := map[string]position{}
+	if !tree.IsFlat() {
+		root = newRoot()
+		for name, r := range tree.queues {
+			positions[name] = position{r.Parent, r.Written.Weight, r.Written.Created}
+			l.ensureQueue(name)
+		}
+		l.keepPositions(positions)
 	}
 
-	if tree.IsFlat() {
-		l.setPositions(positions, nil)
-		return
+	for name := range tree.flat {
+		l.ensureQueue(name)
 	}
 
 	// Limits come after the positions, because unused guarantees add up along the paths.
-	l.keepPositions(positions)
-	l.setPositions(positions, newRoot())
-	for name, r := range tree.queues {
-		l.SetLimits(name, r.Limits)
+	l.setPositions(positions, root)
+	for name, q := range l.queues {
+		q.limits, q.hasLimits = tree.limitsOf(name)
+	}
+
+	// Cards that are kept for a pod of a deleted queue would stay out of reach for all others.
+	for pod, c := range l.kept {
+		if _, exists := tree.limitsOf(c.Queue); !exists {
+			l.EndKeeping(pod)
+		}
 	}
 	l.recomputeUnused()
 }
@@ -44,21 +55,17 @@ func (l *Ledger) setPositions(positions map[string]position, root *queueLedger) 
 	// one.
 	if isSame {
 		for _, q := range l.queues {
-			q.queueOrder = queueOrder{position: positions[q.name], averages: q.averages} // a weight may have changed
+			q.queueOrder = queueOrder{position: positions[q.name], averages: q.averages} // a weight or limit may have changed
 		}
 		return
-	}
-
-	for name := range positions {
-		l.ensureQueue(name)
 	}
 
 	l.root = root
 	l.kept = nil
 
-	// Sums along the old paths mean nothing in the new tree, so each queue starts from its pods.
+	// Sums along the old paths mean nothing in the new tree, so each queue starts from its pods. Its limits come later.
 	for name, q := range l.queues {
-		*q = queueLedger{name: name, usage: usage{q.limits, newSums()}, treeSums: newTreeSums(), queueOrder: queueOrder{averages: q.averages}}
+		*q = queueLedger{name: name, usage: usage{used: newSums()}, treeSums: newTreeSums(), queueOrder: queueOrder{averages: q.averages}}
 	}
 
 	for _, q := range l.queues {
@@ -89,9 +96,9 @@ func (l *Ledger) keepPositions(positions map[string]position) {
 	}
 }
 
-// Retain removes the limits of every queue that is not kept. It forgets the queue once none of
-// its pods uses anything, nor any pod of a queue below it.
-func (l *Ledger) Retain(keep func(queue string) bool) {
+// ForgetUnused forgets every queue without limits, once none of its pods uses anything, nor any pod of a
+// queue below it.
+func (l *Ledger) ForgetUnused() {
 	// A deleted Queue keeps its pods until they end. Their ancestors must go on counting them.
 	isAboveUsage := map[string]bool{} // queues with a queue in use below them
 	for _, q := range l.queues {
@@ -101,11 +108,7 @@ func (l *Ledger) Retain(keep func(queue string) bool) {
 	}
 
 	for name, q := range l.queues {
-		if keep(name) {
-			continue
-		}
-		l.dropLimits(q)
-		if !q.isInUse() && !isAboveUsage[name] {
+		if !q.hasLimits && !q.isInUse() && !isAboveUsage[name] {
 			delete(l.queues, name)
 		}
 	}
@@ -119,10 +122,13 @@ func (l *Ledger) SetInventory(cards map[card.Name]card.Count, milliCPU, memory i
 	}
 }
 
-// recomputeUnused computes the unused guarantees of all queues again, after their limits were set.
+// recomputeUnused computes the unused guarantees of all queues again, after their limits were set. Flat queues are
+// guaranteed nothing.
 func (l *Ledger) recomputeUnused() {
 	// A changed limit changes the sums of all ancestors, so differences are not enough.
-	clear(l.root.unusedBelow)
+	if l.root != nil {
+		clear(l.root.unusedBelow)
+	}
 	for _, q := range l.queues {
 		clear(q.unused)
 		clear(q.unusedBelow)
@@ -131,23 +137,6 @@ func (l *Ledger) recomputeUnused() {
 	for _, q := range l.queues {
 		for name := range q.limits.Guarantee {
 			q.updateUnusedGuarantee(name)
-		}
-	}
-}
-
-// dropLimits removes the limits of a queue, and with them its guarantee and what is kept for its pods.
-func (l *Ledger) dropLimits(q *queueLedger) {
-	guarantee := q.limits.Guarantee
-	q.limits = Limits{}
-	q.isShareKnown = false
-	for name := range guarantee {
-		q.updateUnusedGuarantee(name)
-	}
-
-	// Cards that are kept for a pod of a deleted queue would stay out of reach for all others.
-	for pod, c := range l.kept {
-		if c.Queue == q.name {
-			l.EndKeeping(pod)
 		}
 	}
 }

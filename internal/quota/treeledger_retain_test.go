@@ -31,7 +31,7 @@ func mostA(l *Ledger, queue string, bound Bound) (most card.Count) {
 func TestKeepingForADeletedQueueEnds(t *testing.T) {
 	l := newTreeWithGuaranteeOfX()
 	l.Keep("pod", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 4}}})
-	l.Retain(func(name string) bool { return name == "y" })
+	l.SetTree(&Tree{queues: map[string]*Resolved{"y": {Limits: l.queues["y"].limits}}})
 	l.EndKeeping("pod")
 
 	check.Equal(t, "A that fit queue y", 8, mostA(l, "y", QuotaLeft))
@@ -45,8 +45,7 @@ func TestRequestBeyondTheGuaranteesOfOthersNeverFits(t *testing.T) {
 	check.Equal(t, "A that could fit queue y", 8-4, mostA(l, "y", QuotaIfIdle))
 	check.Equal(t, "A that could fit queue x, which has the guarantee", 8, mostA(l, "x", QuotaIfIdle))
 
-	l.SetTree(Flat)
-	l.SetLimits("y", Limits{Cards: card.Quota{"A": 5}})
+	l.SetTree(Flat.WithFlat(map[string]Limits{"y": {Cards: card.Quota{"A": 5}}}))
 	check.Equal(t, "A that could fit queue y without a tree: its quota", 5, mostA(l, "y", QuotaIfIdle))
 }
 
@@ -75,8 +74,7 @@ func TestUsageCountsAgainstWhatAQueueDeserves(t *testing.T) {
 	l.Charge("running", &Charge{Queue: "x", Cards: []card.Amount{{Name: "A", Count: 3}}})
 	check.Equal(t, "further A that x deserves", 8-3, mostA(l, "x", DeservedLeft))
 
-	l.SetTree(Flat)
-	l.SetLimits("x", Limits{Cards: card.Quota{"A": 5}})
+	l.SetTree(Flat.WithFlat(map[string]Limits{"x": {Cards: card.Quota{"A": 5}}}))
 	check.Equal(t, "further A that x deserves with a quota of 5 and no tree", 5-3, mostA(l, "x", DeservedLeft))
 }
 

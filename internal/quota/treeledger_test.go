@@ -77,14 +77,9 @@ func (h *treeTest) setTree(t *rapid.T) {
 		h.naive.limits[name] = r.Limits
 	}
 
-	isRetainedFirst := rapid.Bool().Draw(t, "retained first")
-	if isRetainedFirst {
-		h.ledger.Retain(resolved.Has)
-	}
-
 	h.ledger.SetTree(resolved)
-	if !isRetainedFirst {
-		h.ledger.Retain(resolved.Has)
+	if rapid.Bool().Draw(t, "unused queues are forgotten") {
+		h.ledger.ForgetUnused()
 	}
 
 	h.drawInventory(t)
@@ -364,16 +359,15 @@ func TestLedgerWithoutItsTreeAnswersAsOneThatNeverHadATree(t *testing.T) {
 			}
 		}
 
-		h.ledger.SetTree(Flat)
+		limits := map[string]Limits{}
 		for name := range h.tree {
-			limits := Limits{Cards: card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "A")), "B": 2}, MilliCPU: 8, Memory: Unlimited, AnyCard: rapid.IntRange(0, 5).Draw(t, "any") == 0}
-			h.ledger.SetLimits(name, limits)
-			flat.SetLimits(name, limits)
+			limits[name] = Limits{Cards: card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "A")), "B": 2}, MilliCPU: 8, Memory: Unlimited, AnyCard: rapid.IntRange(0, 5).Draw(t, "any") == 0}
 		}
 
-		isInTree := func(name string) bool { return h.tree[name].Quota != nil }
-		h.ledger.Retain(isInTree)
-		flat.Retain(isInTree)
+		h.ledger.SetTree(Flat.WithFlat(limits))
+		flat.SetTree(Flat.WithFlat(limits))
+		h.ledger.ForgetUnused()
+		flat.ForgetUnused()
 		check.Must(t, h.ledger.root == nil && h.ledger.kept == nil, "the ledger keeps its tree")
 		check.Equal(t, "queues", snapshotByName(flat), snapshotByName(h.ledger))
 
@@ -417,19 +411,14 @@ func snapshotByName(l *Ledger) map[string]QueueUsage {
 // wrap around. While five such pods use the CPU of queue q and more is kept for them, its sibling r gets none. After that
 // the ledger is as before: a small request fits, and one above the quota does not.
 func TestHugeAmountsInATreeDoNotOverflow(t *testing.T) {
-	l := New(0)
-	l.setPositions(map[string]position{"parent": {}, "q": {parent: "parent"}, "r": {parent: "parent"}}, newRoot())
-	for _, queue := range []string{"parent", "q", "r"} {
-		l.SetLimits(queue, Limits{
-			Cards:     card.Quota{},
-			MilliCPU:  math.MaxInt64 - 1, // math.MaxInt64 is Unlimited
-			Memory:    Unlimited,
-			Deserved:  Amounts{CPU: math.MaxInt64 - 1},
-			Guarantee: Amounts{CPU: math.MaxInt64 - 2},
-		})
+	limits := Limits{
+		Cards:     card.Quota{},
+		MilliCPU:  math.MaxInt64 - 1, // math.MaxInt64 is Unlimited
+		Deserved:  Amounts{CPU: math.MaxInt64 - 1},
+		Guarantee: Amounts{CPU: math.MaxInt64 - 2},
 	}
+	l := newTreeLedger(map[string]position{"parent": {}, "q": {parent: "parent"}, "r": {parent: "parent"}}, map[string]Limits{"parent": limits, "q": limits, "r": limits}, nil)
 	l.SetInventory(nil, math.MaxInt64-1, Unlimited)
-	l.recomputeUnused()
 
 	for i := range 5 {
 		l.Keep(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64, Memory: math.MaxInt64})

@@ -65,15 +65,22 @@ func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, las
 	return rules
 }
 
-// IsSameInTree reports whether other rules of the same queue mean the same for a tree, which notes of
-// Namespaces only which queues restrict them.
-func (r *QueueRules) IsSameInTree(other *QueueRules) bool {
+// IsSameInTree reports whether other rules of the same queue mean the same for the tree in which it is resolved. Of a
+// flat queue only the limits count. A tree notes of Namespaces only which queues restrict them.
+func (r *QueueRules) IsSameInTree(other *QueueRules, resolved *quota.Resolved) bool {
+	if resolved.Limits.IsFlat() {
+		return r.Limits.Equal(&other.Limits)
+	}
 	return r.Tree.Equal(&other.Tree) && (r.Namespaces == nil) == (other.Namespaces == nil)
 }
 
 // InTree returns the rules of a queue as part of a tree: with the limits that count there, and
-// the first reason why it accepts no new pods.
+// the first reason why it accepts no new pods. A flat queue keeps its rules.
 func (r *QueueRules) InTree(queue string, resolved *quota.Resolved) *QueueRules {
+	if resolved.Limits.IsFlat() {
+		return r
+	}
+
 	rules := *r
 	rules.Limits = resolved.Limits
 	if rules.Refusal == nil {

@@ -406,7 +406,7 @@ func TestAQueueHeldByTheOperatorSaysWhy(t *testing.T) {
 	// Without a message a stop policy of a user holds the queue.
 	byUser := QueueRulesFor(newHeldQueue(""), "", nil)
 	check.Says(t, byUser.Refusal, "Queue <q> is held by its stop policy")
-	check.That(t, !rules.IsSameInTree(&byUser), "IsSameInTree does not see the other cause of the hold")
+	check.That(t, !rules.IsSameInTree(&byUser, resolved.Queue("q")), "IsSameInTree does not see the other cause of the hold")
 
 	check.Says(t, QueueRulesFor(newHeldQueue("one\n\x1b[31mtwo\u202e"), "", nil).Refusal, "nothing new starts in it; one  [31mtwo ")
 

@@ -69,7 +69,7 @@ func New() *Cache {
 		podsByObject:  map[*corev1.Pod]*PodState{},
 		queues:        map[string]cachedQueue{},
 		Ledger:        quota.New(0),
-		Tree:          Tree{Tree: quota.Flat},
+		Tree:          Tree{Tree: quota.Flat, queues: map[api.QueueID]*resolvedQueue{}},
 		EvictingSince: map[types.UID]time.Time{},
 		vcJobs:        NewVCJobs(),
 		Reservations:  Reservations{},
@@ -183,10 +183,10 @@ type cachedQueue struct {
 }
 
 // Tree is the tree of queues as a session resolved it. Later sessions use it until the
-// rules of a queue change. It is quota.Flat, and the rest is empty, if the queues are flat.
+// rules of a queue change. Flat queues are a tree of depth one, and all but its queues is empty.
 type Tree struct {
 	*quota.Tree
-	// queues are the queues that were resolved, all but root.
+	// queues are the queues that were resolved, with root.
 	queues map[api.QueueID]*resolvedQueue
 	// Selectors are those queues on the path of a queue, beside itself, that have a namespace
 	// selector.

@@ -15,50 +15,39 @@ import (
 // averages are over half an hour.
 const observationInterval = 10 * time.Second
 
-// LoadTree puts the queues into their tree. In rules it replaces the rules of each queue by those in the
-// tree: with the amounts that count there, and with the refusal of a queue that takes no work because of its
-// place. A tree is resolved again only when a queue changed. owners give the service type of pods that name
-// none. It returns what is wrong with the tree.
-func (c *Cache) LoadTree(rules map[api.QueueID]*workload.QueueRules, owners servicetype.OwnerKinds) []treeNotice {
+// LoadTree puts the queues into their tree, flat queues into one of depth one. In a tree it replaces in rules the
+// rules of each queue by those in the tree: with the amounts that count there, and with the refusal of a queue that
+// takes no work because of its place. A tree is resolved again only when a queue changed. owners give the service type
+// of pods that name none. It returns what is wrong with the tree.
+func (c *Cache) LoadTree(rules map[api.QueueID]*workload.QueueRules, isFlat bool, owners servicetype.OwnerKinds) []treeNotice {
 	t := &c.Tree
-	c.observeBorrowing(owners)
-	isSame := !t.IsFlat() // whether the queues so far leave the tree as it was resolved
-	count := 0            // the queues but root
-	if t.queues == nil {
-		t.queues = make(map[api.QueueID]*resolvedQueue, len(rules))
+	isSame := t.IsFlat() == isFlat // whether the queues so far leave the tree as it was resolved
+	if !isSame {
+		*t = Tree{Tree: t.Tree, queues: map[api.QueueID]*resolvedQueue{}, observedAt: c.Now()}
+		c.RequestGeneration++ // only in a tree a request says whether it can be reclaimed
+	}
+	if !isFlat {
+		c.observeBorrowing(owners)
 	}
 
 	for id := range rules {
-		if id == workload.RootQueue {
-			continue
-		}
-		count++
 		isSame = t.loadQueue(rules, id, isSame)
 	}
 
-	if !isSame || count != len(t.queues) { // a queue has changed, or one is gone
+	if !isSame || len(rules) != len(t.queues) { // a queue has changed, or one is gone
 		maps.DeleteFunc(t.queues, func(id api.QueueID, _ *resolvedQueue) bool { _, exists := rules[id]; return !exists })
-		c.resolveTree(rules)
+		c.resolveTree(rules, isFlat)
 	}
 	return t.notices
 }
 
-// DropTree forgets the tree of earlier sessions when the queues are flat.
-func (c *Cache) DropTree() {
-	if !c.Tree.IsFlat() {
-		c.Tree = Tree{Tree: quota.Flat}
-		c.Ledger.SetTree(quota.Flat)
-		c.RequestGeneration++ // no request says any more whether it can be reclaimed
-	}
-}
-
 // observeBorrowing updates the averages of what queues have borrowed, at most once in an interval.
-// A new tree and new arguments only start the interval, and let all pods be read again.
+// New arguments only start the interval, and let all pods be read again.
 func (c *Cache) observeBorrowing(owners servicetype.OwnerKinds) {
 	t := &c.Tree
 	now := c.Now()
 	switch elapsed := now.Sub(t.observedAt); {
-	case t.IsFlat() || !maps.Equal(t.owners, owners):
+	case !maps.Equal(t.owners, owners):
 		c.RequestGeneration++ // what pods request says now whether it can be reclaimed
 		t.observedAt = now
 		t.owners = owners
@@ -75,12 +64,12 @@ func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.Queu
 	q := t.queues[id]
 	written := rules[id]
 	if q == nil || q.written != written {
-		isSame = isSame && q != nil && q.written.IsSameInTree(written)
+		isSame = isSame && q != nil && q.written.IsSameInTree(written, t.Queue(string(id)))
 		if isSame {
 			q.written = written
 			q.rules = written.InTree(string(id), t.Queue(string(id)))
 		} else {
-			q = &resolvedQueue{written: written} // resolveTree adds the rules in the tree
+			q = &resolvedQueue{written, written} // resolveTree replaces the rules by those in the tree
 			t.queues[id] = q
 		}
 	}
@@ -90,26 +79,38 @@ func (t *Tree) loadQueue(rules map[api.QueueID]*workload.QueueRules, id api.Queu
 }
 
 // resolveTree computes the amounts that count in the tree, and writes them to the ledger and into rules. It
-// collects which queues above each one have a namespace selector, and what is wrong with the tree.
-func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules) {
+// collects which queues above each one have a namespace selector, and what is wrong with the tree. The Queue root is
+// no part of a tree, so it counts as a flat queue.
+func (c *Cache) resolveTree(rules map[api.QueueID]*workload.QueueRules, isFlat bool) {
 	t := &c.Tree
-	written := make(map[string]quota.TreeQueue, len(t.queues))
+	written := map[string]quota.TreeQueue{}
+	flat := make(map[string]quota.Limits, len(t.queues))
 	for id, q := range t.queues {
-		written[string(id)] = q.written.Tree
+		if isFlat || id == workload.RootQueue {
+			flat[string(id)] = q.written.Limits
+		} else {
+			written[string(id)] = q.written.Tree
+		}
 	}
 
-	t.Tree = quota.ResolveTree(written)
-	t.Version++
+	t.Tree = quota.Flat
+	if !isFlat {
+		t.Tree = quota.ResolveTree(written)
+		t.Version++
+	}
+
+	t.Tree = t.WithFlat(flat)
 	c.Ledger.SetTree(t.Tree)
 	t.nodes = nil // SetTree made a new root without inventory, so SetInventory must set it
 	t.notices = nil
 
 	t.Selectors = map[api.QueueID][]api.QueueID{}
-	for id, q := range t.queues {
-		resolved := t.Queue(string(id))
-		q.rules = q.written.InTree(string(id), resolved)
+	for name, resolved := range t.All() {
+		id := api.QueueID(name)
+		q := t.queues[id]
+		q.rules = q.written.InTree(name, resolved)
 		rules[id] = q.rules
-		for _, ancestor := range t.Ancestors(string(id)) {
+		for _, ancestor := range t.Ancestors(name) {
 			if t.queues[api.QueueID(ancestor)].written.Namespaces != nil {
 				t.Selectors[id] = append(t.Selectors[id], api.QueueID(ancestor))
 			}

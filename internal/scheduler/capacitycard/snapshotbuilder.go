@@ -104,16 +104,11 @@ func (b *snapshotBuilder) chargeJob(job *api.JobInfo) (allocated int, outOfSync 
 	return allocated, outOfSync
 }
 
-// loadQueueRules reads the limits and rules of every queue, and of a tree the place of each queue. It drops
-// what was reserved and kept in the last session. What is wrong with a queue becomes an event on it.
+// loadQueueRules reads the rules of every queue, and puts the queues into their tree. It drops what was reserved and
+// kept in the last session. What is wrong with a queue becomes an event on it.
 func (b *snapshotBuilder) loadQueueRules() {
 	b.QueueRules = make(map[api.QueueID]*workload.QueueRules, len(b.Volcano.Queues))
 	b.NamespaceRefusals = map[snapshot.QueueNamespace]*workload.Refusal{}
-	isTree := b.Args.QueueHierarchy == v1alpha1.QueueHierarchyTree
-	if !isTree {
-		b.Cache.DropTree()
-	}
-
 	for id, queue := range b.Volcano.Queues {
 		rules := b.Cache.RulesFor(queue.Queue, b.Args.UnmanagedQueues)
 		b.QueueRules[id] = rules
@@ -127,21 +122,15 @@ func (b *snapshotBuilder) loadQueueRules() {
 		if rules.Refusal != nil && rules.Refusal.Code == workload.CodeInvalidSelector {
 			b.events.recordOnQueue(queue.Queue, notice{rules.Refusal.Reason(), rules.Refusal.Message()})
 		}
-
-		// Of a tree, LoadTree sets the limits of all queues below root.
-		if !isTree || id == workload.RootQueue {
-			b.Ledger.SetLimits(queue.Name, rules.Limits)
-		}
 	}
 
 	b.sums.Reset()
-	b.Ledger.EndAllKeeping()    // keptcards.Kept keeps again what is still kept
-	b.Ledger.Retain(b.HasQueue) // queues that are gone have no limits
-	if isTree {
-		for _, fault := range b.Cache.LoadTree(b.QueueRules, b.Args.Owners) {
-			b.events.recordNotice(b.Volcano.Queues[fault.Queue].Queue, fault.Kind, notice{fault.Reason, fault.Message})
-		}
+	b.Ledger.EndAllKeeping() // keptcards.Kept keeps again what is still kept
+	isFlat := b.Args.QueueHierarchy != v1alpha1.QueueHierarchyTree
+	for _, fault := range b.Cache.LoadTree(b.QueueRules, isFlat, b.Args.Owners) {
+		b.events.recordNotice(b.Volcano.Queues[fault.Queue].Queue, fault.Kind, notice{fault.Reason, fault.Message})
 	}
+	b.Ledger.ForgetUnused()
 	b.Cache.ForgetQueues(b.HasQueue)
 }
 

@@ -9,6 +9,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -72,6 +74,28 @@ func TestTreeIsResolvedWhenAQueueChanges(t *testing.T) {
 	s.withArguments(framework.Arguments{"queueHierarchy": "Tree", "cardUnlimitedCpuMemory": true}).openSession()
 	check.Equal(t, "queues on the path of r, with queueHierarchy again", 2, len(s.p.cache.Tree.Path("r")))
 	check.Equal(t, "cards that q uses with queueHierarchy again", 4, s.usedCards("q", "A"))
+}
+
+// TestTheQueueRootIsNoPartOfItsTree: Volcano writes what the nodes have into the Queue root: its numbers limit no queue,
+// and do not resolve the tree again. Where queues without a quota may use any card, a job of root may, too.
+func TestTheQueueRootIsNoPartOfItsTree(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		unmanaged    v1alpha1.UnmanagedQueues
+		wantPlaced   string
+		wantDeserved bool
+	}{
+		"queues without a quota may use any card: root, too": {v1alpha1.UnmanagedIgnore, "a:1", true},
+		"queues without a quota may use no card: nor root":   {v1alpha1.UnmanagedEnforce, "", false},
+	}) {
+		s := newTreeScene(t, tenant+"queue root; job j queue=root min=1 pending=1")
+		s.withArguments(framework.Arguments{"queueHierarchy": "Tree", "unmanagedQueues": string(tc.unmanaged), "cardUnlimitedCpuMemory": true}).enqueueAndAllocate()
+		check.Equal(t, "placed", tc.wantPlaced, s.podsByNode("j"))
+		check.Equal(t, "root deserves a card", tc.wantDeserved, s.p.Ledger.Fits("root", s.p.RequestFor(s.Task("j-0")).Request, quota.Within{Bound: quota.DeservedLeft}))
+
+		version := s.p.TreeVersion()
+		s.changeQueue("root", func(q *v1beta1.Queue) { q.Spec.Deserved = corev1.ResourceList{"cpu": amount("4")} }).openSession()
+		check.Equal(t, "version after a change of root", version, s.p.TreeVersion())
+	}
 }
 
 // TestQueueOfATenantThatLostCardsBorrowsNothing: another tenant has just taken cards back from tenant t. So for five

@@ -72,6 +72,7 @@ func TestTheLedgerEqualsARecount(t *testing.T) {
 		ledger := quota.New(0)
 		scene := pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
 		limits := map[string]rule.Limits{}
+		productLimits := map[string]quota.Limits{}
 		for range perDraw {
 			pod := fmt.Sprint("p", drawInt(t, 0, 3, "pod"))
 			product, observed := drawCharge(t)
@@ -90,9 +91,8 @@ func TestTheLedgerEqualsARecount(t *testing.T) {
 				delete(scene.terminating, pod)
 			case 5:
 				queue := oneOf(t, "queue", "q", "r")
-				productLimits, observedLimits := drawLimits(t)
-				ledger.SetLimits(queue, productLimits)
-				limits[queue] = observedLimits
+				productLimits[queue], limits[queue] = drawLimits(t)
+				ledger.SetTree(quota.Flat.WithFlat(productLimits))
 			}
 
 			for _, queue := range []string{"q", "r", "none"} { // "none" has no limits and no pods
