@@ -1,9 +1,12 @@
 package cardquota
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
 
@@ -55,13 +58,29 @@ func NewRestoredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQue
 // restoredSpec returns the recorded fields that the operator may restore.
 func restoredSpec(before v1beta1.QueueSpec, isRestorable func(field string) bool) *apply.QueueSpecApplyConfiguration {
 	spec := apply.QueueSpec()
+	restoreResources(spec, before, isRestorable)
+	if before.Weight != 0 && isRestorable(fieldWeight) {
+		spec.WithWeight(before.Weight)
+	}
+	if before.Priority != 0 && isRestorable(fieldPriority) {
+		spec.WithPriority(before.Priority)
+	}
+	if before.Reclaimable != nil && isRestorable(fieldReclaimable) {
+		spec.WithReclaimable(*before.Reclaimable)
+	}
+
+	// Volcano's queue controller writes root itself, and its patches fail while spec is missing.
+	if isRestorable(fieldParent) {
+		spec.WithParent(cmp.Or(before.Parent, workload.RootQueue))
+	}
+	return spec
+}
+
+// restoreResources restores the amounts of a spec.
+func restoreResources(spec *apply.QueueSpecApplyConfiguration, before v1beta1.QueueSpec, isRestorable func(field string) bool) {
 	restorableOf := func(list corev1.ResourceList, path func(key string) string) corev1.ResourceList {
-		kept := corev1.ResourceList{}
-		for name, amount := range list {
-			if isRestorable(path(string(name))) {
-				kept[name] = amount
-			}
-		}
+		kept := maps.Clone(list)
+		maps.DeleteFunc(kept, func(name corev1.ResourceName, _ resource.Quantity) bool { return !isRestorable(path(string(name))) })
 		return kept
 	}
 
@@ -74,26 +93,6 @@ func restoredSpec(before v1beta1.QueueSpec, isRestorable func(field string) bool
 	if list := restorableOf(before.Guarantee.Resource, guaranteeField); len(list) > 0 {
 		spec.WithGuarantee(apply.Guarantee().WithResource(list))
 	}
-
-	if before.Weight != 0 && isRestorable(fieldWeight) {
-		spec.WithWeight(before.Weight)
-	}
-	if before.Priority != 0 && isRestorable(fieldPriority) {
-		spec.WithPriority(before.Priority)
-	}
-	if before.Reclaimable != nil && isRestorable(fieldReclaimable) {
-		spec.WithReclaimable(*before.Reclaimable)
-	}
-
-	// Volcano's queue controller writes root itself, and its patches fail while spec is missing.
-	parent := before.Parent
-	if parent == "" {
-		parent = workload.RootQueue
-	}
-	if isRestorable(fieldParent) {
-		spec.WithParent(parent)
-	}
-	return spec
 }
 
 // dropQuota drops what limits a Queue.
