@@ -48,6 +48,7 @@ func (p *planner) newImport(queue *v1beta1.Queue) Import {
 	setStopPolicy(&imported, queue)
 	if queue.Spec.Weight > 1 && queue.Spec.Weight <= maxWeight { // 1 is the default
 		imported.Quota.Spec.Weight = &queue.Spec.Weight
+		imported.addComment("weight: that of the Queue.")
 	}
 
 	describeReplacedFields(&imported, queue)
@@ -68,10 +69,13 @@ func (p *planner) setOwner(imported *Import, queue *v1beta1.Queue) {
 	if p.TenantLabel == "" || spec.Tenant == "" || len(validation.IsValidLabelValue(spec.Tenant)) > 0 {
 		spec.Tenant = queue.Name
 		imported.addComment("tenant: write who owns the queue; here it is the name of the queue.")
+	} else {
+		imported.addComment("tenant: label %s of the Queue.", p.TenantLabel)
 	}
 
 	if parent := parentOf(queue); parent != "" && p.IsTree {
 		spec.Parent = p.cardQuotaName(parent)
+		imported.addComment("parent: that of the Queue.")
 	}
 
 	written := queue.Annotations[v1alpha1.AnnotationServiceType]
@@ -83,6 +87,7 @@ func (p *planner) setOwner(imported *Import, queue *v1beta1.Queue) {
 		}
 	case servicetype.IsName(written):
 		spec.ServiceType = written
+		imported.addComment("serviceType: as in %s of the Queue.", v1alpha1.AnnotationServiceType)
 	default:
 		spec.ServiceType = p.ServiceType
 		imported.addComment("serviceType: the queue names none. Jobs of training give cards back to inference.")
@@ -246,6 +251,8 @@ func (p *planner) setResources(imported *Import, queue *v1beta1.Queue, below []*
 			continue
 		case from != queue.Name:
 			imported.addComment("resources.%s: the Queue has no limit; here it is that of %s above it.", limit.name, from)
+		default:
+			imported.addComment("resources.%s: as in spec.capability of the Queue.", limit.name)
 		}
 
 		if found.Cmp(limit.maximum) > 0 {
@@ -296,6 +303,7 @@ func setNamespaces(imported *Import, queue *v1beta1.Queue) {
 	selector := &metav1.LabelSelector{}
 	if err := yaml.Unmarshal([]byte(text), selector); err == nil {
 		imported.Quota.Spec.NamespaceSelector = selector
+		imported.addComment("namespaceSelector: as in %s of the Queue.", v1alpha1.AnnotationNamespaceSelector)
 	}
 }
 
@@ -305,6 +313,7 @@ func setStopPolicy(imported *Import, queue *v1beta1.Queue) {
 	switch policy := v1alpha1.StopPolicy(queue.Annotations[v1alpha1.AnnotationStopPolicy]); policy {
 	case v1alpha1.StopPolicyHold, v1alpha1.StopPolicyHoldAndDrain:
 		imported.Quota.Spec.StopPolicy = policy
+		imported.addComment("stopPolicy: as in %s of the Queue.", v1alpha1.AnnotationStopPolicy)
 	}
 	if state := queue.Status.State; state != "" && state != v1beta1.QueueStateOpen {
 		imported.addComment("The Queue is %s: nothing starts in it until it is opened.", state)

@@ -233,10 +233,12 @@ func (p *proposer) cardOf(name corev1.ResourceName, nodeLabels map[string]string
 
 	names := map[card.Name]bool{}
 	hasNodes := false
+	selector := labels.SelectorFromSet(nodeLabels)
 	for _, node := range p.Fleet.Nodes {
-		if !labels.SelectorFromSet(nodeLabels).Matches(labels.Set(node.Object.Labels)) {
+		if !selector.Matches(labels.Set(node.Object.Labels)) {
 			continue
 		}
+
 		hasNodes = true
 		for _, offered := range node.Cards {
 			if offered.Resource == name {
