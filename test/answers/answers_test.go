@@ -53,6 +53,7 @@ func TestWaitingPodsAndFindingsAreExplainedAtEachStep(t *testing.T) {
 		{name: "quotas that are not as intended", run: quotasThatAreNotAsIntended, isAside: true},
 		{name: "card-seconds that cannot be stored", run: cardSecondsThatCannotBeStored, isAside: true},
 		{name: "a broken configuration", run: aBrokenConfiguration},
+		{name: "a mode that is not in force", run: anUnfinishedMode},
 		{name: "both programs end", run: bothProgramsEnd},
 	} {
 		ok := t.Run(step.name, func(t *testing.T) { step.run(&play{t, s}) })

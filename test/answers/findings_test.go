@@ -241,6 +241,14 @@ func aBrokenConfiguration(p *play) {
 	p.awaitEnforced()
 }
 
+// anUnfinishedMode asks when the policy wants to observe, and our scheduler enforces: everything stays enforced.
+func anUnfinishedMode(p *play) {
+	p.setPolicy(func(policy *api.ServiceTypePolicy) { policy.Spec.Mode = api.ModeObserve })
+	p.expectFindings(nil, "ModeNotInForce")
+	p.setPolicy(func(policy *api.ServiceTypePolicy) { policy.Spec.Mode = api.ModeEnforce })
+	p.awaitEnforced()
+}
+
 // bothProgramsEnd asks when first the operator has ended, and then the scheduler too.
 func bothProgramsEnd(p *play) {
 	p.deployment.Manager.Kill()
