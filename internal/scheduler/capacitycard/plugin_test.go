@@ -446,6 +446,42 @@ func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
 	}
 }
 
+// TestUnlimitedResourcesLiftWhatTheyName: queue q has a quota of 8 A and states no limit of CPU and memory
+// (cpu=unlimited), which means none at all. unlimited.resources lifts that for what it names. A name that is unknown
+// withholds everything. In a tree, where queue top is above q, its limits count: of 100 CPU and memory, of 0 CPU, or
+// what it names itself.
+func TestUnlimitedResourcesLiftWhatTheyName(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		queues     string
+		wantReason string // "" if the pod starts
+	}{
+		"both":         {queues: `queue q quota={"A":8} cpu=unlimited unlimited=cpu,memory`},
+		"CPU alone":    {queues: `queue q quota={"A":8} cpu=unlimited unlimited=cpu`, wantReason: "Queue <q> has no memory capability"},
+		"memory alone": {queues: `queue q quota={"A":8} cpu=unlimited unlimited=memory`, wantReason: "Queue <q> has no cpu capability"},
+		"an unknown name": {
+			queues:     `queue q quota={"A":8} cpu=unlimited unlimited=cpu,memory,pods`,
+			wantReason: `Queue <q> has an invalid volcano.sh/unlimited.resources: "pods" is neither cpu nor memory`,
+		},
+		"both, below a queue with 100": {queues: `queue top quota={"A":8}; queue q parent=top quota={"A":8} cpu=unlimited unlimited=cpu,memory`},
+		"both, below a queue with no CPU": {
+			queues:     `queue top quota={"A":8} cpu=0; queue q parent=top quota={"A":8} cpu=unlimited unlimited=cpu,memory`,
+			wantReason: "Queue <q> has no cpu capability", // that of top, which q inherits
+		},
+		"both, below a queue that limits neither": {
+			queues: `queue top quota={"A":8} cpu=unlimited unlimited=cpu,memory; queue q parent=top quota={"A":8} cpu=unlimited unlimited=cpu,memory`,
+		},
+	}) {
+		arguments := framework.Arguments{}
+		if strings.Contains(tc.queues, "parent=") {
+			arguments["queueHierarchy"] = "Tree"
+		}
+
+		s := newScene(t, "node a model=A; "+tc.queues+"; job j queue=q min=1 pending=1 minCards=1").withArguments(arguments).enqueueAndAllocate()
+		check.Equal(t, "placed", map[bool]string{true: "a:1"}[tc.wantReason == ""], s.podsByNode("j"))
+		checkText(t, "reasons", tc.wantReason, s.refusals("j"))
+	}
+}
+
 // TestAQueueDoesNotDisturbOthers: a queue with an unreadable quota starts no pod, and one with a quota of 1 starts
 // one of 3 pods. Neither they nor a job of a missing queue keep the two pods of queue q from its quota of 2.
 func TestAQueueDoesNotDisturbOthers(t *testing.T) {

@@ -141,6 +141,7 @@ var queueKeys = words.Keys[*v1beta1.Queue]{
 	"deserved":          annotateQueue("volcano.sh/card.deserved"),
 	"guarantee":         annotateQueue("volcano.sh/card.guarantee"),
 	"stopPolicy":        annotateQueue("volcano.sh/stop-policy"),
+	"unlimited":         annotateQueue("volcano.sh/unlimited.resources"),
 	"namespaceSelector": annotateQueue("volcano.sh/namespace-selector"),
 	"parentOnly":        annotateQueue("cardquota.dev/parent-only"),
 	"parent":            words.Text(func(q *v1beta1.Queue, parent string) { q.Spec.Parent = parent }),
