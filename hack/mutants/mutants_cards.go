@@ -49,7 +49,7 @@ var claimCheckMutants = []mutant{
 
 // withheldAnswerMutants call cards that nodes withhold unknown.
 var withheldAnswerMutants = []mutant{
-	{"internal/webhook/validation/result.go", `withheld := inv.WithheldCards(name); len(withheld) > 0 {`, `withheld := inv.WithheldCards(name); len(withheld) > 99 {`, "the webhooks say which node withholds a card"},
+	{"internal/validation/result.go", `withheld := inv.WithheldCards(name); len(withheld) > 0 {`, `withheld := inv.WithheldCards(name); len(withheld) > 99 {`, "the webhooks say which node withholds a card"},
 }
 
 // withheldConditionMutants do so in conditions.

@@ -15,13 +15,13 @@ var jobFailureMutants = []mutant{
 }
 
 var jobAdmissionMutants = []mutant{
-	{"internal/webhook/validation/job_defaults.go", `len(policy.Rules) < maxFailureRules`, `len(policy.Rules) <= maxFailureRules`, "Kubernetes allows 20 rules"},
-	{"internal/webhook/validation/job_defaults.go", `spec.Template.Spec.RestartPolicy == corev1.RestartPolicyNever && `, ``, "a podFailurePolicy needs restartPolicy Never"},
-	{"internal/webhook/validation/job_defaults.go", ` || workload.HasEvictionRule(load.Job.PodFailurePolicy)`, ``, "a Job keeps its own rule about evictions"},
-	{"internal/webhook/validation/job_defaults.go", `template.request.Count > 0 && `, ``, "a Job without cards stays"},
-	{"internal/webhook/validation/job_defaults.go", ` && isOurs(load, template.Pod, input.policySpec())`, ``, "a Job of another scheduler stays"},
-	{"internal/webhook/validation/job_defaults.go", `equality.Semantic.DeepEqual(rules, stored.Rules[1:]) || `, ``, "a file with other rules keeps the rule"},
-	{"internal/webhook/validation/job_defaults.go", `equality.Semantic.DeepEqual(rules, stored.Rules[1:]) || len(rules)+len(stored.Rules[1:]) == 0`, `true`, "a file that lacks another rule is refused"},
+	{"internal/validation/job_defaults.go", `len(policy.Rules) < maxFailureRules`, `len(policy.Rules) <= maxFailureRules`, "Kubernetes allows 20 rules"},
+	{"internal/validation/job_defaults.go", `spec.Template.Spec.RestartPolicy == corev1.RestartPolicyNever && `, ``, "a podFailurePolicy needs restartPolicy Never"},
+	{"internal/validation/job_defaults.go", ` || workload.HasEvictionRule(load.Job.PodFailurePolicy)`, ``, "a Job keeps its own rule about evictions"},
+	{"internal/validation/job_defaults.go", `template.request.Count > 0 && `, ``, "a Job without cards stays"},
+	{"internal/validation/job_defaults.go", ` && isOurs(load, template.Pod, input.policySpec())`, ``, "a Job of another scheduler stays"},
+	{"internal/validation/job_defaults.go", `equality.Semantic.DeepEqual(rules, stored.Rules[1:]) || `, ``, "a file with other rules keeps the rule"},
+	{"internal/validation/job_defaults.go", `equality.Semantic.DeepEqual(rules, stored.Rules[1:]) || len(rules)+len(stored.Rules[1:]) == 0`, `true`, "a file that lacks another rule is refused"},
 }
 
 var jobPriceMutants = []mutant{

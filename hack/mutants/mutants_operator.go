@@ -21,9 +21,9 @@ var hierarchyMutants = []mutant{
 
 // disclosureMutants are wrong rules of what the webhooks disclose, and of what no owner reference lifts.
 var disclosureMutants = []mutant{
-	{"internal/webhook/validation/queueaccess.go", "\t\tif p.hasAccess() {", "\t\tif p.queue != nil {", "the quota of a queue is not disclosed to other namespaces"},
-	{"internal/webhook/validation/queuetree.go", "if !p.hasAccess() || p.name", "if p.queue == nil || p.name", "the place of a queue in the tree is not disclosed to other namespaces"},
-	{"internal/webhook/validation/workloadrules.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
+	{"internal/validation/queueaccess.go", "\t\tif p.hasAccess() {", "\t\tif p.queue != nil {", "the quota of a queue is not disclosed to other namespaces"},
+	{"internal/validation/queuetree.go", "if !p.hasAccess() || p.name", "if p.queue == nil || p.name", "the place of a queue in the tree is not disclosed to other namespaces"},
+	{"internal/validation/workloadrules.go", "	if load.Truncated {", "	if load.Truncated && metav1.GetControllerOf(&load.Meta) == nil {", "no owner reference lifts the bound of tasks"},
 }
 
 // completeInputMutants write a status of the CardInventory too early.
@@ -62,7 +62,7 @@ var claimMutants = []mutant{
 
 // cardNameMutants are wrong rules of the warnings of card names.
 var cardNameMutants = []mutant{
-	{"internal/webhook/validation/cardnames.go", `if now == "" {`, `if now == before {`, "a card without a name is lost, not renamed"},
-	{"internal/webhook/validation/cardnames.go", "if !isMapped && slices.Contains(removed, resource) {", "if !isMapped || slices.Contains(removed, resource) {", "an entry that replaces the label of another resource warns"},
-	{"internal/webhook/validation/cardnames.go", "return m.Resource == resource && len(m.NodeSelector) == 0 }", "return m.Resource != resource && len(m.NodeSelector) == 0 }", "only an entry of the resource is for all nodes"},
+	{"internal/validation/cardnames.go", `if now == "" {`, `if now == before {`, "a card without a name is lost, not renamed"},
+	{"internal/validation/cardnames.go", "if !isMapped && slices.Contains(removed, resource) {", "if !isMapped || slices.Contains(removed, resource) {", "an entry that replaces the label of another resource warns"},
+	{"internal/validation/cardnames.go", "return m.Resource == resource && len(m.NodeSelector) == 0 }", "return m.Resource != resource && len(m.NodeSelector) == 0 }", "only an entry of the resource is for all nodes"},
 }

@@ -21,7 +21,7 @@ func TestTheProgramLinksNoScheduler(t *testing.T) {
 	check.Contains(t, "packages", string(packages), "cardquota.dev/operator/internal/cli\n")
 	for name := range strings.Lines(string(packages)) {
 		name = strings.TrimSpace(name)
-		if name == "cardquota.dev/operator/internal/webhook/validation" {
+		if name == "cardquota.dev/operator/internal/validation" {
 			continue
 		}
 

@@ -13,7 +13,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/webhook/validation"
+	"cardquota.dev/operator/internal/validation"
 	"cardquota.dev/operator/internal/workload"
 )
 

@@ -22,7 +22,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/webhook/validation"
+	"cardquota.dev/operator/internal/validation"
 	"cardquota.dev/operator/internal/workload"
 )
 

@@ -8,7 +8,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	rules "cardquota.dev/operator/internal/webhook/validation"
+	rules "cardquota.dev/operator/internal/validation"
 	"cardquota.dev/operator/internal/workload"
 )
 

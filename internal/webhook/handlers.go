@@ -20,7 +20,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/quota"
-	rules "cardquota.dev/operator/internal/webhook/validation"
+	rules "cardquota.dev/operator/internal/validation"
 	"cardquota.dev/operator/internal/workload"
 )
 

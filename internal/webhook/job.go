@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	rules "cardquota.dev/operator/internal/webhook/validation"
+	rules "cardquota.dev/operator/internal/validation"
 	"cardquota.dev/operator/internal/workload"
 )
 

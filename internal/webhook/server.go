@@ -1,5 +1,5 @@
 // Package webhook serves the admission webhooks: it reads the manager's caches and calls
-// the rules of internal/webhook/validation.
+// the rules of internal/validation.
 package webhook
 
 import (

@@ -9,7 +9,7 @@ import (
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	rules "cardquota.dev/operator/internal/webhook/validation"
+	rules "cardquota.dev/operator/internal/validation"
 )
 
 // defaultVCJob adds to a new vcjob what it needs to survive the reclaim of its cards, and warns the user of that. An

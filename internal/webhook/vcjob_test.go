@@ -8,7 +8,7 @@ import (
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
 	"cardquota.dev/operator/internal/testing/check"
-	rules "cardquota.dev/operator/internal/webhook/validation"
+	rules "cardquota.dev/operator/internal/validation"
 )
 
 // TestCompleteJobKeepsOtherFields: the webhook adds maxRetry and policies to the JSON of a vcjob. All else stays,

@@ -42,5 +42,6 @@ var areas = []area{
 	{folder: "internal/scheduler", limit: 19},
 	{folder: "internal/cardquota", limit: 2},
 	{folder: "internal/quota", limit: 0},
+	{folder: "internal/validation", limit: 0},
 	{folder: "internal/webhook", limit: 0},
 }

@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/webhook/validation"
+	"cardquota.dev/operator/internal/validation"
 )
 
 // plan is the CardQuotas after those of --filename are applied. Without files it is what exists.

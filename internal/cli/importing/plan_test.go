@@ -22,7 +22,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
-	"cardquota.dev/operator/internal/webhook/validation"
+	"cardquota.dev/operator/internal/validation"
 )
 
 func below(parent string, q *builder.QueueBuilder) *v1beta1.Queue { return q.Parent(parent).Obj() }

@@ -21,7 +21,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/kubectl"
-	"cardquota.dev/operator/internal/webhook/validation"
+	"cardquota.dev/operator/internal/validation"
 )
 
 // resourceQuota limits resources of a namespace, each name followed by the quantity.

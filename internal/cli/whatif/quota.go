@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cli/reader"
 	"cardquota.dev/operator/internal/simulation"
-	"cardquota.dev/operator/internal/webhook/validation"
+	"cardquota.dev/operator/internal/validation"
 )
 
 // quotaChanges applies --quota to a snapshot, as if a user changed quota of a CardQuota alone.
