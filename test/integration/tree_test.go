@@ -36,6 +36,7 @@ func TestATreeOfQueuesIsKeptInSpiteOfVolcanosWebhooks(t *testing.T) {
 			"a Queue is adopted into a tree":         testAdoption,
 			"numbers above the parent are scaled":    testExcessIsScaledDown,
 			"a Queue written by hand counts":         testQueueByHand,
+			"limits that are not set":                testUnsetLimits,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
