@@ -29,7 +29,7 @@ type Family struct {
 // see leavesOut. The Wait is nil when nothing is left to do.
 func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 	staged := Placement{Parent: p.Parent, HoldMessage: p.HoldMessage, Limit: quota.Amounts{}, Deserved: quota.Amounts{}, Guarantee: quota.Amounts{}, Annotations: p.Annotations}
-	var forParent, forChildren []string
+	var missing missingAmounts
 	leftOut := f.leftOut()
 	deservedBelow := quota.Amounts{} // of Queues that write none, because they deserve any amount
 
@@ -44,43 +44,61 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 		got := bounds.without(leftOut).amountsNearestTo(want)
 		if p.leavesOut(key, bounds.least, got == want, f) {
 			staged.Unlimited = append(staged.Unlimited, key)
-			if p.Inherits[key] {
-				forParent = append(forParent, "only the limit of its parent for "+key.Label())
-			}
+			missing.addInherited(key, p.Inherits[key])
 			continue
 		}
 
 		for i, lists := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := lists.wanted[key]
-			text := fmt.Sprintf("%s %s of %s", amountNames[i], formatAmount(key, got[i]), formatAmount(key, want[i]))
-			if leftOut[i] {
-				text = fmt.Sprintf("no %s of %s", amountNames[i], formatAmount(key, want[i]))
-			} else if isWanted || got[i] > 0 { // the children may need what is not wanted any more
+			if !leftOut[i] && (isWanted || got[i] > 0) { // the children may need what is not wanted any more
 				lists.staged[key] = got[i]
 			}
-
-			// An amount that is smaller than wanted waits for the parent to grow, a larger one for the
-			// children to shrink. One that is left out waits for the children if they have more than is
-			// wanted, else for the parent.
-			switch {
-			case leftOut[i] && !isWanted: // nothing is missing
-			case got[i] > want[i], leftOut[i] && bounds.least[i] > want[i]:
-				forChildren = append(forChildren, text)
-			case i == deservedIndex && want[i] == quota.Unlimited && !leftOut[i]: // what is left of any amount is enough
-			case got[i] < want[i], leftOut[i]:
-				forParent = append(forParent, text)
+			if isWanted || !leftOut[i] { // else nothing is missing
+				missing.add(key, i, got[i], want[i], bounds.least[i], leftOut[i])
 			}
 		}
 	}
 
-	// Once the Queue deserves memory, Volcano compares its children with the CPU that it deserves as well.
-	for key, sum := range deservedBelow {
-		if len(staged.Deserved) > 0 && sum > 0 {
-			staged.Deserved[key] = sum
-		}
+	staged.addDeserved(deservedBelow)
+	return staged, p.newWait(q, f, missing.forParent, missing.forChildren)
+}
+
+// missingAmounts say what a Queue does not have yet as wanted, and is to get when its parent or its children change.
+type missingAmounts struct{ forParent, forChildren []string }
+
+// addInherited notes a limit that is left out for now, if the Queue needs one of its own.
+func (m *missingAmounts) addInherited(key quota.Resource, needsLimit bool) {
+	if needsLimit {
+		m.forParent = append(m.forParent, "only the limit of its parent for "+key.Label())
+	}
+}
+
+// add notes an amount that differs from what is wanted. kind is its index in amountNames, least is what the children have
+// together. An amount that is smaller than wanted waits for the parent to grow, a larger one for the children to shrink.
+// One that is left out waits for the children if they have more than is wanted, else for the parent.
+func (m *missingAmounts) add(key quota.Resource, kind int, got, want, least int64, isLeftOut bool) {
+	text := fmt.Sprintf("%s %s of %s", amountNames[kind], formatAmount(key, got), formatAmount(key, want))
+	if isLeftOut {
+		text = fmt.Sprintf("no %s of %s", amountNames[kind], formatAmount(key, want))
 	}
 
-	return staged, p.newWait(q, f, forParent, forChildren)
+	switch {
+	case got > want, isLeftOut && least > want:
+		m.forChildren = append(m.forChildren, text)
+	case kind == deservedIndex && want == quota.Unlimited && !isLeftOut: // what is left of any amount is enough
+	case got < want, isLeftOut:
+		m.forParent = append(m.forParent, text)
+	}
+}
+
+// addDeserved gives the Queue what the Queues below it deserve, of which it writes none. Once it deserves memory, Volcano
+// compares its children with the CPU that it deserves as well.
+func (p *Placement) addDeserved(below quota.Amounts) {
+	for key, sum := range below {
+		if len(p.Deserved) > 0 && sum > 0 {
+			p.Deserved[key] = sum
+		}
+	}
 }
 
 // leavesOut reports whether a Queue carries no amount of CPU or memory, because its limit is that of its parent. Volcano

@@ -212,11 +212,7 @@ func drawResources(t *rapid.T, granted [2]bool) *v1alpha1.Resources {
 	}
 
 	out := &v1alpha1.Resources{Deserved: &v1alpha1.ResourceAmounts{}, Guarantee: &v1alpha1.ResourceAmounts{}}
-	isUnset := [2]bool{}
-	if !granted[0] || !granted[1] {
-		isUnset = [2]bool{rapid.IntRange(0, 2).Draw(t, "CPU unset") == 0, rapid.IntRange(0, 2).Draw(t, "memory unset") == 0}
-	}
-
+	isUnset := drawUnset(t, granted)
 	for of, fields := range [][3]**resource.Quantity{
 		{&out.CPU, &out.Deserved.CPU, &out.Guarantee.CPU},
 		{&out.Memory, &out.Deserved.Memory, &out.Guarantee.Memory},
@@ -238,6 +234,14 @@ func drawResources(t *rapid.T, granted [2]bool) *v1alpha1.Resources {
 	}
 
 	return out
+}
+
+// drawUnset draws whether the limits of CPU and of memory are not set. With amounts of both, both are set.
+func drawUnset(t *rapid.T, granted [2]bool) [2]bool {
+	if granted[0] && granted[1] {
+		return [2]bool{}
+	}
+	return [2]bool{rapid.IntRange(0, 2).Draw(t, "CPU unset") == 0, rapid.IntRange(0, 2).Draw(t, "memory unset") == 0}
 }
 
 // drawGranted draws of which of CPU and memory the CardQuotas of a tree write what they deserve, or a guarantee. With

@@ -166,7 +166,7 @@ func naiveQuotaExcess(q TreeQueue, parent string, above int64, name Resource) []
 	_, isDeserved := q.Deserved[name]
 	_, isGuaranteed := q.Guarantee[name]
 	switch {
-	case !isWritten && !isDeserved && !isGuaranteed:
+	case !slices.Contains([]bool{isWritten, isDeserved, isGuaranteed}, true):
 		return nil
 	case q.Parent == "" && !naiveIsCard(name): // no queue limits CPU and memory at the top level
 		return nil

@@ -264,12 +264,16 @@ func (p *planner) setResources(imported *Import, queue *v1beta1.Queue, below []*
 	if *limits != (v1alpha1.Resources{}) {
 		imported.Quota.Spec.Resources = limits
 	}
+	imported.commentOtherLimits(queue)
+}
 
+// commentOtherLimits says which limits of a Queue a CardQuota cannot have.
+func (i *Import) commentOtherLimits(queue *v1beta1.Queue) {
 	other := slices.DeleteFunc(slices.Sorted(maps.Keys(queue.Spec.Capability)), func(name corev1.ResourceName) bool {
 		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 	})
 	if len(other) > 0 {
-		imported.addComment("spec.capability of the Queue also limits %s. Cardquota's scheduler counts card names instead.", card.Join(other, ", "))
+		i.addComment("spec.capability of the Queue also limits %s. Cardquota's scheduler counts card names instead.", card.Join(other, ", "))
 	}
 }
 

@@ -231,23 +231,7 @@ func (p *proposer) cardOf(name corev1.ResourceName, nodeLabels map[string]string
 		return "", hiddenNodes
 	}
 
-	names := map[card.Name]bool{}
-	hasNodes := false
-	selector := labels.SelectorFromSet(nodeLabels)
-	for _, node := range p.Fleet.Nodes {
-		if !selector.Matches(labels.Set(node.Object.Labels)) {
-			continue
-		}
-
-		hasNodes = true
-		for _, offered := range node.Cards {
-			if offered.Resource == name {
-				names[offered.Name] = true
-			}
-		}
-	}
-
-	all := slices.Sorted(maps.Keys(names))
+	all, hasNodes := p.cardsOn(name, labels.SelectorFromSet(nodeLabels))
 	switch labelled := card.Name(nodeLabels[string(name)+card.ProductSuffix]); {
 	case len(all) == 1 && nodecards.IsNamed(all[0]):
 		return all[0], ""
@@ -260,6 +244,25 @@ func (p *proposer) cardOf(name corev1.ResourceName, nodeLabels map[string]string
 	default:
 		return "", fmt.Sprintf("nodes of %s have %s: write how many of each", where, output.JoinWords(all, "and"))
 	}
+}
+
+// cardsOn returns which cards a resource is on the nodes that a selector selects, sorted, and whether there are any such
+// nodes.
+func (p *proposer) cardsOn(name corev1.ResourceName, selector labels.Selector) (all []card.Name, hasNodes bool) {
+	names := map[card.Name]bool{}
+	for _, node := range p.Fleet.Nodes {
+		if !selector.Matches(labels.Set(node.Object.Labels)) {
+			continue
+		}
+
+		hasNodes = true
+		for _, offered := range node.Cards {
+			if offered.Resource == name {
+				names[offered.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), hasNodes
 }
 
 // hiddenNodes is why the card of a resource is not known to a user who may not list nodes.

@@ -34,6 +34,14 @@ type question struct {
 // isOfAll reports whether the user asks for all CardQuotas, once.
 func (q *question) isOfAll() bool { return len(q.names) == 0 && q.selector == "" && !q.watch }
 
+// namespace returns the namespace of which the user asks, "" for all.
+func (q *question) namespace(p *program.Program) (string, error) {
+	if q.allNamespaces {
+		return metav1.NamespaceAll, nil
+	}
+	return p.Namespace()
+}
+
 // NewCommand returns the command top.
 func NewCommand(p *program.Program) *cobra.Command {
 	var asked question
@@ -72,12 +80,9 @@ func NewCommand(p *program.Program) *cobra.Command {
 
 // answerTop shows the usage of the quotas, once or after each change.
 func answerTop(ctx context.Context, p *program.Program, asked question) error {
-	namespace, err := p.Namespace()
+	namespace, err := asked.namespace(p)
 	if err != nil {
 		return err
-	}
-	if asked.allNamespaces {
-		namespace = metav1.NamespaceAll
 	}
 
 	chosen := selection{names: asked.names}
@@ -98,13 +103,12 @@ func answerTop(ctx context.Context, p *program.Program, asked question) error {
 	}
 
 	quotas, source, err := readTopQuotas(ctx, c, namespace, asked.names)
+	if reason, isWanted := useInstead(p, asked, quotas, err); isWanted {
+		return showUse(ctx, p, c, namespace, asked, reason)
+	}
+
 	var noView *reader.NoViewError
 	switch {
-	case asked.isOfAll() && reader.IsNotInstalled(err):
-		return showUse(ctx, p, c, namespace, asked, "Cardquota is not installed, so no quota limits these cards. kubectl cardquota import proposes CardQuotas.")
-	case asked.isOfAll() && err == nil && len(quotas) == 0 && p.Format.IsForPeople(): // a program gets an empty list
-		return showUse(ctx, p, c, namespace, asked, "The cluster has no CardQuotas, so no quota limits these cards. kubectl cardquota import proposes some, "+
-			"and docs/administrator-guide.md says how to write one.")
 	case errors.As(err, &noView):
 		return errors.New(noView.Explain())
 	case err != nil:
@@ -121,6 +125,21 @@ func answerTop(ctx context.Context, p *program.Program, asked question) error {
 	}
 
 	return showTop(p, quotas, idle, chosen, source.Note)
+}
+
+// useInstead reports whether to show which cards pods use, because the user asks for all CardQuotas and the cluster has
+// none, and the note that says so. err is why they cannot be read. A program gets an empty list of CardQuotas instead.
+func useInstead(p *program.Program, asked question, quotas []*v1alpha1.CardQuota, err error) (note string, isWanted bool) {
+	switch {
+	case !asked.isOfAll():
+		return "", false
+	case reader.IsNotInstalled(err):
+		return "Cardquota is not installed, so no quota limits these cards. kubectl cardquota import proposes CardQuotas.", true
+	case err == nil && len(quotas) == 0 && p.Format.IsForPeople():
+		return "The cluster has no CardQuotas, so no quota limits these cards. kubectl cardquota import proposes some, and docs/administrator-guide.md says how to write one.", true
+	default:
+		return "", false
+	}
 }
 
 // showUse shows which cards pods use, with a note. A user who may not list all pods sees those of a namespace.
