@@ -86,8 +86,11 @@ func withinQuotaCondition(s *v1alpha1.CardQuotaStatus, input StatusInput) metav1
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonWithinQuota, "no card is used beyond its quota")
 	}
 
-	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonOverQuota,
-		"%s: running pods continue, and no new pod starts until usage falls below the quota", strings.Join(over, ", "))
+	end := "running pods continue, and no new pod starts until usage falls below the quota"
+	if input.Mode == v1alpha1.ModeObserve {
+		end = "in mode Observe new pods start all the same"
+	}
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonOverQuota, "%s: %s", strings.Join(over, ", "), end)
 }
 
 // inventorySatisfiedCondition is condition InventorySatisfied: whether all CardQuotas together grant no more of the
@@ -325,8 +328,14 @@ func ObservedQueueCondition(quota *v1alpha1.CardQuota, owner *v1alpha1.CardQuota
 		"in mode Observe the operator writes nothing to queue %s, and counts what its pods use", name)
 }
 
-// RestoringCondition returns condition QueueSynced while mode Observe waits until a Queue that the operator created is empty.
-func RestoringCondition(queue string, members queueusage.Members) metav1.Condition {
+// RestoringCondition returns condition QueueSynced while mode Observe waits until a Queue that the operator created is
+// empty. children are the Queues below it, sorted by name.
+func RestoringCondition(queue string, members queueusage.Members, children []string) metav1.Condition {
+	if len(children) > 0 {
+		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonRestoring,
+			"queue %s was made for this CardQuota, and is deleted when no Queue is below it any more: %s; a Queue of another client must be deleted, or moved to another parent",
+			queue, conditions.JoinFirst(children, maxNamedGrants))
+	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonRestoring,
 		"queue %s was made for this CardQuota: it limits nothing any more, and is deleted when %s", queue, describeEmptying(members))
 }

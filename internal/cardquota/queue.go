@@ -129,7 +129,7 @@ func NewDesiredQueue(quota *v1alpha1.CardQuota, policy PolicyInput, live *v1beta
 // NewDrainedQueue returns the Queue of a CardQuota that is being deleted: no card, no CPU
 // and no memory, so that nothing new starts while pods finish.
 func NewDrainedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) DesiredQueue {
-	desired := newDesiredQueue(quota, live, card.Quota{}, allocated, currentParent(live))
+	desired := newDesiredQueue(quota, live, card.Quota{}, allocated, CurrentParent(live))
 	desired.dropEmptySpec()
 	return desired
 }
@@ -139,7 +139,7 @@ func NewDrainedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated s
 // CardQuota. Fields that would become stale without the operator are left out. Apply it
 // before removing the managed fields.
 func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQueue {
-	desired := newDesiredQueue(quota, live, card.Quota{}, "", currentParent(live))
+	desired := newDesiredQueue(quota, live, card.Quota{}, "", CurrentParent(live))
 	delete(desired.Config.Annotations, v1alpha1.AnnotationServiceType)
 	delete(desired.Config.Annotations, v1alpha1.AnnotationNamespaceSelector)
 	delete(desired.Config.Annotations, v1alpha1.AnnotationBefore)
@@ -148,9 +148,9 @@ func NewAbandonedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQu
 	return desired
 }
 
-// currentParent returns the parent to apply to a Queue that is not moved any more, "" if another manager owns
+// CurrentParent returns the parent to apply to a Queue that is not moved any more, "" if another manager owns
 // it. Volcano writes root itself, so root belongs to no manager.
-func currentParent(live *v1beta1.Queue) string {
+func CurrentParent(live *v1beta1.Queue) string {
 	if live == nil || live.Spec.Parent == "" || live.Spec.Parent == workload.RootQueue {
 		return workload.RootQueue
 	}

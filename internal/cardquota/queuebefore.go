@@ -2,7 +2,10 @@ package cardquota
 
 import (
 	"encoding/json"
+	"maps"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -31,7 +34,8 @@ func recordBefore(live *v1beta1.Queue) string {
 	before := queueBefore{
 		Spec: v1beta1.QueueSpec{
 			Weight: live.Spec.Weight, Priority: live.Spec.Priority, Reclaimable: live.Spec.Reclaimable, Parent: live.Spec.Parent,
-			Capability: live.Spec.Capability, Deserved: live.Spec.Deserved, Guarantee: live.Spec.Guarantee,
+			Capability: computeOf(live.Spec.Capability), Deserved: computeOf(live.Spec.Deserved),
+			Guarantee: v1beta1.Guarantee{Resource: computeOf(live.Spec.Guarantee.Resource)},
 		},
 		Annotations: map[string]string{},
 	}
@@ -46,6 +50,15 @@ func recordBefore(live *v1beta1.Queue) string {
 		return "" // cannot happen with quantities and strings
 	}
 	return string(text)
+}
+
+// computeOf returns the CPU and memory of a list, of which alone the operator writes amounts.
+func computeOf(list corev1.ResourceList) corev1.ResourceList {
+	kept := maps.Clone(list)
+	maps.DeleteFunc(kept, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		return name != corev1.ResourceCPU && name != corev1.ResourceMemory
+	})
+	return kept
 }
 
 // ownAnnotation returns the value of an annotation that the operator owns, "" for none. Users may write one of the same key.

@@ -16,8 +16,8 @@ import (
 
 // NewReleasedQueue returns a Queue that the operator created, without any limit of its CardQuota: on the way back to mode
 // Observe its pods continue, and it is deleted when it is empty.
-func NewReleasedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQueue {
-	desired := newDesiredQueue(quota, live, nil, "", currentParent(live))
+func NewReleasedQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue, parent string) DesiredQueue {
+	desired := newDesiredQueue(quota, live, nil, "", parent)
 	desired.dropQuota()
 	return desired
 }

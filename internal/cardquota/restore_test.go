@@ -104,7 +104,7 @@ func TestAReleasedQueueLimitsNothing(t *testing.T) {
 	live := liveQueue(func(q *v1beta1.Queue) { q.Annotations[v1alpha1.AnnotationCreatedBy] = "team" },
 		managedFields("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:cardquota.dev/created-by":{}}}}`))
 
-	released := NewReleasedQueue(quota, live).Config
+	released := NewReleasedQueue(quota, live, CurrentParent(live)).Config
 	check.Equal(t, "annotations", map[string]string{v1alpha1.AnnotationCreatedBy: "team", annotationClosedByParent: notClosedByParent}, released.Annotations)
 	check.Equal(t, "parent", "root", *released.Spec.Parent)
 	check.That(t, released.Spec.Capability == nil && released.Spec.Priority == nil, "the spec has limits: %v", released.Spec)

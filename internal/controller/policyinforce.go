@@ -52,11 +52,12 @@ func (n *NodeInventory) updatePolicy(object any) {
 // while the policy is gone, and until a new one takes effect, as in the scheduler: pods keep their
 // cards meanwhile.
 func (n *NodeInventory) rememberPolicy(p *v1alpha1.ServiceTypePolicy) {
-	if !policy.HasTakenEffect(p) {
+	if !policy.IsWorthKeeping(p) {
 		return
 	}
 	n.mu.Lock()
-	n.lastPolicy = p
+	n.lastPolicy = policy.InForce(p, n.lastPolicy) // of an invalid policy only the mode is in force
+	p = n.lastPolicy
 	n.mu.Unlock()
 	n.setMappings(policy.CardMappings(p))
 }
@@ -76,5 +77,5 @@ func (n *NodeInventory) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha
 var ModeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
 	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
-	return policy.Mode(before) != policy.Mode(after)
+	return policy.Mode(before) != policy.Mode(after) || before.Status.Mode != after.Status.Mode
 }}

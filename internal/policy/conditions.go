@@ -57,7 +57,7 @@ func RefusedCondition(err error, final bool) metav1.Condition {
 func readyCondition(input StatusInput) metav1.Condition {
 	switch {
 	case input.Policy.Spec.Mode == v1alpha1.ModeObserve && input.Mode != v1alpha1.ModeObserve:
-		return schedulerRunsCondition()
+		return SchedulerRunsCondition()
 	case input.Sync.Status != metav1.ConditionTrue:
 		return input.Sync
 	case input.Mode == v1alpha1.ModeObserve:

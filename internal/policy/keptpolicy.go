@@ -16,6 +16,12 @@ const (
 	KeptConfigMapKey  = "policy.json"
 )
 
+// IsWorthKeeping reports whether something of a policy is in force: its spec, or mode Observe while the spec is invalid.
+// Enforce is in force without any policy, too.
+func IsWorthKeeping(p *v1alpha1.ServiceTypePolicy) bool {
+	return HasTakenEffect(p) || p.Status.Mode == v1alpha1.ModeObserve
+}
+
 // EncodeKept returns the text that keeps a policy over a restart: its spec, and what its status says is in
 // force of it. Two texts differ only if one of these does, so that an equal one need not be written.
 func EncodeKept(p *v1alpha1.ServiceTypePolicy) (string, error) {
@@ -48,7 +54,7 @@ func DecodeKept(text string) (*v1alpha1.ServiceTypePolicy, error) {
 	if err := json.Unmarshal([]byte(text), kept); err != nil {
 		return nil, fmt.Errorf("read the policy in force: %w", err)
 	}
-	if kept.Name != v1alpha1.PolicyName || !HasTakenEffect(kept) {
+	if kept.Name != v1alpha1.PolicyName || !IsWorthKeeping(kept) {
 		return nil, fmt.Errorf("read the policy in force: it is no policy that has taken effect")
 	}
 	return kept, nil

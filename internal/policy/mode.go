@@ -19,7 +19,7 @@ func Mode(inForce *v1alpha1.ServiceTypePolicy) v1alpha1.Mode {
 		return v1alpha1.ModeEnforce
 	case inForce.Status.Mode != "":
 		return inForce.Status.Mode
-	case inForce.Spec.Mode == v1alpha1.ModeObserve:
+	case inForce.Spec.Mode == v1alpha1.ModeObserve && !HasTakenEffect(inForce):
 		return ""
 	default: // also a policy that an earlier version has put into force
 		return v1alpha1.ModeEnforce
@@ -44,7 +44,7 @@ func NextMode(inForce *v1alpha1.ServiceTypePolicy, schedulerMayRun bool) v1alpha
 // ObservingCondition returns condition Enforced in mode Observe, of a policy or a CardQuota. It says what comes next.
 func ObservingCondition() metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonObserving,
-		"no quota is enforced, because spec.mode of the ServiceTypePolicy is Observe: look at what CardQuotas would limit, then set mode: Enforce, as docs/adopt.md says")
+		"no quota is enforced, because mode Observe of the ServiceTypePolicy is in force: look at what CardQuotas would limit, then set mode: Enforce, as docs/adopt.md says")
 }
 
 // NotConfiguredByMode returns condition ConfigSynced in mode Observe.
@@ -75,8 +75,8 @@ func (r Restoring) condition() metav1.Condition {
 	}
 }
 
-// schedulerRunsCondition returns condition Ready while Observe waits for the end of Cardquota's scheduler.
-func schedulerRunsCondition() metav1.Condition {
+// SchedulerRunsCondition returns condition Ready while Observe waits for the end of Cardquota's scheduler.
+func SchedulerRunsCondition() metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonSchedulerRuns,
 		"mode Observe is not in force yet, because Cardquota's scheduler may still run: scale it to zero, and start the stock scheduler, as docs/break-glass.md says. "+
 			"Observe comes into force 20 seconds after its last report")

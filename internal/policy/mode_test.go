@@ -45,18 +45,23 @@ func TestTheModeInForceOutlivesThePolicy(t *testing.T) {
 	observing := newPolicyOfMode(v1alpha1.ModeObserve, v1alpha1.ModeObserve)
 	observing.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "training"}}
 	kept := check.Value(DecodeKept(check.Value(EncodeKept(observing))(t)))(t)
+	invalid := check.Value(DecodeKept(check.Value(EncodeKept(newPolicyOfMode(v1alpha1.ModeObserve, v1alpha1.ModeObserve)))(t)))(t)
+	earlier := newPolicyOfMode(v1alpha1.ModeObserve, "")
+	earlier.Status.ServiceTypes = observing.Status.ServiceTypes
 
 	for t, tc := range check.Cases(t, map[string]struct {
 		read, last *v1alpha1.ServiceTypePolicy
 		want       v1alpha1.Mode
 	}{
-		"no policy, and never one":               {want: v1alpha1.ModeEnforce},
-		"a policy of an earlier version":         {read: newPolicyOfMode("", ""), want: v1alpha1.ModeEnforce},
-		"a new policy with Observe, undecided":   {read: newPolicyOfMode(v1alpha1.ModeObserve, ""), want: ""},
-		"deleted while it observes":              {last: observing, want: v1alpha1.ModeObserve},
-		"deleted while it observes, and restart": {last: kept, want: v1alpha1.ModeObserve},
-		"created again with Enforce, undecided":  {read: newPolicyOfMode(v1alpha1.ModeEnforce, ""), last: kept, want: v1alpha1.ModeObserve},
-		"created again with Enforce, decided":    {read: newPolicyOfMode(v1alpha1.ModeEnforce, v1alpha1.ModeEnforce), last: kept, want: v1alpha1.ModeEnforce},
+		"no policy, and never one":                                           {want: v1alpha1.ModeEnforce},
+		"a policy of an earlier version":                                     {read: newPolicyOfMode("", ""), want: v1alpha1.ModeEnforce},
+		"a new policy with Observe, undecided":                               {read: newPolicyOfMode(v1alpha1.ModeObserve, ""), want: ""},
+		"deleted while it observes":                                          {last: observing, want: v1alpha1.ModeObserve},
+		"deleted while it observes, and restart":                             {last: kept, want: v1alpha1.ModeObserve},
+		"deleted while it observes with an invalid spec, and restart":        {last: invalid, want: v1alpha1.ModeObserve},
+		"put into force by an earlier version, and changed to Observe since": {read: earlier, want: v1alpha1.ModeEnforce},
+		"created again with Enforce, undecided":                              {read: newPolicyOfMode(v1alpha1.ModeEnforce, ""), last: kept, want: v1alpha1.ModeObserve},
+		"created again with Enforce, decided":                                {read: newPolicyOfMode(v1alpha1.ModeEnforce, v1alpha1.ModeEnforce), last: kept, want: v1alpha1.ModeEnforce},
 	}) {
 		check.Equal(t, "mode in force", tc.want, Mode(InForce(tc.read, tc.last)))
 	}

@@ -33,6 +33,14 @@ func (e *treeEnv) expectCondition(t *testing.T, object client.Object, kind, want
 	e.g.Eventually(e.Condition(t, object, kind)).Should(gomega.HavePrefix(want+":"), "%s of %T %s", kind, object, object.GetName())
 }
 
+// expectSynced expects that the Queue of a CardQuota is written. The reason may name the user whose fields the operator
+// replaced.
+func (e *treeEnv) expectSynced(t *testing.T, quotas ...*v1alpha1.CardQuota) {
+	for _, quota := range quotas {
+		e.g.Eventually(e.Condition(t, quota, "QueueSynced")).Should(gomega.HavePrefix("True/"), quota.Name)
+	}
+}
+
 // describeFields returns what users and the operator write into a Queue, and whether the operator owns any of it, for use
 // in Eventually. Volcano's own annotation is left out.
 func (e *treeEnv) describeFields(t *testing.T, name string) func() (string, error) {
@@ -100,9 +108,7 @@ func TestObserveEnforceAndBack(t *testing.T) {
 	e.g.Consistently(e.describeFields(t, "old")).Should(gomega.Equal(before))
 
 	e.setMode(t, v1alpha1.ModeEnforce)
-	for _, quota := range []*v1alpha1.CardQuota{old, fresh} {
-		e.expectCondition(t, quota, "QueueSynced", "True/Synced")
-	}
+	e.expectSynced(t, old, fresh)
 	e.g.Eventually(e.describeFields(t, "old")).Should(gomega.And(
 		gomega.ContainSubstring(`volcano.sh/card.quota:{"NVIDIA-H200":8}`), gomega.ContainSubstring("priority 20000"), gomega.ContainSubstring("CPU 64")))
 	e.expectCondition(t, policy, "ConfigSynced", "True/Synced")
@@ -130,8 +136,7 @@ func TestTheWayBackSurvivesTheOperatorsEnd(t *testing.T) {
 
 	for round := range 5 {
 		e.setMode(t, v1alpha1.ModeEnforce)
-		e.expectCondition(t, old, "QueueSynced", "True/Synced")
-		e.expectCondition(t, fresh, "QueueSynced", "True/Synced")
+		e.expectSynced(t, old, fresh)
 
 		e.setMode(t, v1alpha1.ModeObserve)
 		if round == 0 {
@@ -169,4 +174,32 @@ func TestObserveStaysAfterThePolicy(t *testing.T) {
 	e.g.Expect(e.Get(t.Context(), client.ObjectKey{Name: "late"}, &v1beta1.Queue{})).To(framework.NotFound())
 	e.expectNothingWritten(t, old, fresh, late)
 	e.DeleteAndWait(t, late)
+}
+
+// TestTheWayBackOfATree: the operator made Queue tenant, web below it, and Queue default. A user put Queue own below tenant.
+// In Observe, web is deleted first, and tenant waits for own, which its condition names. When the user has moved own away,
+// tenant is deleted, too. Queue default stays, without a quota: Volcano needs it.
+func TestTheWayBackOfATree(t *testing.T) {
+	e := newTreeEnv(t)
+	e.create(t, []branch{{"tenant", "", 16, 16, 8, false}, {"web", "tenant", 8, 8, 4, true}})
+	system := newQuota("system", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "default" })
+	e.g.Expect(e.Create(t.Context(), system)).To(gomega.Succeed())
+	for _, name := range []string{"tenant", "web", "system"} {
+		e.g.Eventually(e.quotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/"), name)
+	}
+
+	own := builder.Queue("own").UID("").Obj()
+	own.Spec = v1beta1.QueueSpec{Weight: 1, Parent: "tenant"}
+	e.g.Expect(e.Create(t.Context(), own)).To(gomega.Succeed())
+	e.setMode(t, v1alpha1.ModeObserve)
+	e.g.Eventually(e.IsGone(t.Context(), builder.Queue("web").Obj())).Should(gomega.BeTrue())
+	e.g.Eventually(e.quotaCondition(t, "tenant", "QueueSynced")).Should(gomega.And(gomega.HavePrefix("False/Restoring"), gomega.ContainSubstring("any more: own;")))
+
+	base := framework.Fetch[v1beta1.Queue](t, e, client.ObjectKey{Name: "own"})
+	moved := base.DeepCopy()
+	moved.Spec.Parent = "root"
+	e.g.Expect(e.Patch(t.Context(), moved, client.MergeFrom(base))).To(gomega.Succeed())
+	e.g.Eventually(e.IsGone(t.Context(), builder.Queue("tenant").Obj())).Should(gomega.BeTrue())
+	e.expectCondition(t, builder.ServiceTypePolicy().Obj(), "Ready", "True/Observing")
+	e.g.Expect(e.describeFields(t, "default")()).To(gomega.And(gomega.Not(gomega.ContainSubstring("card.quota")), gomega.HaveSuffix("operator: false")))
 }

@@ -276,6 +276,10 @@ func (r *reconciliation) syncPlacedQueue(ctx context.Context, place cardquota.Pl
 // since. Another manager has then caused a difference. before is the condition of the last status, now the Queue as it
 // is desired.
 func (r *reconciliation) wasInSync(before metav1.Condition, now cardquota.DesiredQueue) bool {
+	// In mode Observe the operator gives up a Queue, and the status may not say so yet.
+	if r.queue != nil && !cardquota.HasOwnedFields(r.queue) {
+		return false
+	}
 	return before.Status == metav1.ConditionTrue && before.ObservedGeneration == r.quota.Generation &&
 		!now.ServiceTypeChanged(r.queue) && !now.TreeChanged(r.queue)
 }

@@ -10,12 +10,17 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
+	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // observe writes the status in mode Observe. If mode Enforce has written the Queue, it first restores it: the finalizer
 // says so, and is removed last. owner is the CardQuota that owns the queue.
 func (r *reconciliation) observe(ctx context.Context, owner *v1alpha1.CardQuota) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(r.quota, cardquota.Finalizer) {
+	// A CardQuota that inherited a Queue, or whose finalizer a user removed, has none and a written Queue.
+	owns := owner != nil && owner.Name == r.quota.Name
+	isWritten := owns && r.queue != nil && cardquota.HasOwnedFields(r.queue)
+	if !controllerutil.ContainsFinalizer(r.quota, cardquota.Finalizer) && !isWritten {
 		if r.quota.DeletionTimestamp != nil { // another client's finalizer keeps it
 			return ctrl.Result{}, nil
 		}
@@ -30,7 +35,7 @@ func (r *reconciliation) observe(ctx context.Context, owner *v1alpha1.CardQuota)
 	}
 
 	restored := drainStatus{done: true}
-	if r.queue != nil && owner != nil && owner.Name == r.quota.Name {
+	if r.queue != nil && owns {
 		restored, err = r.restoreQueue(ctx)
 	}
 
@@ -38,28 +43,34 @@ func (r *reconciliation) observe(ctx context.Context, owner *v1alpha1.CardQuota)
 	case err != nil:
 		return r.reportWriteError(ctx, err)
 	case !restored.done:
-		return r.updateStatusAndRetry(ctx, cardquota.RestoringCondition(r.quota.QueueName(), restored.members), restored.requeueAfter)
+		return r.updateStatusAndRetry(ctx, cardquota.RestoringCondition(r.quota.QueueName(), restored.members, restored.children), restored.requeueAfter)
 	}
 
-	return r.removeFinalizer(ctx)
+	result, err := r.removeFinalizer(ctx)
+	if err == nil && r.quota.DeletionTimestamp == nil {
+		result = shared.RequeueWithin(result, conflictRetry) // the status follows
+	}
+	return result, err
 }
 
 // restoreQueue gives the Queue back what it had before the operator first wrote it. One that the operator created loses
-// its quota, and is deleted when it is empty; with deletionPolicy Retain it stays.
+// its quota, and is deleted when it is empty. It stays with deletionPolicy Retain, and as queue default, which Volcano
+// needs.
 func (r *reconciliation) restoreQueue(ctx context.Context) (drainStatus, error) {
 	if !cardquota.HasOwnedFields(r.queue) {
 		return drainStatus{done: true}, nil
 	}
 
-	released := func(live *v1beta1.Queue) cardquota.DesiredQueue { return cardquota.NewReleasedQueue(r.quota, live) }
-	isCreated := cardquota.CreatedByOperator(r.queue)
-	if isCreated && r.quota.Spec.DeletionPolicy != v1alpha1.DeletionPolicyRetain {
-		return r.emptyQueue(ctx, v1alpha1.ReasonRestoring, released)
+	stays := r.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain || r.quota.QueueName() == workload.DefaultQueue
+	if cardquota.CreatedByOperator(r.queue) && !stays {
+		return r.releaseCreatedQueue(ctx)
 	}
 
-	desired := released
-	if !isCreated {
-		desired = func(live *v1beta1.Queue) cardquota.DesiredQueue { return cardquota.NewRestoredQueue(r.quota, live) }
+	desired := func(live *v1beta1.Queue) cardquota.DesiredQueue {
+		if cardquota.CreatedByOperator(live) {
+			return cardquota.NewReleasedQueue(r.quota, live, workload.RootQueue)
+		}
+		return cardquota.NewRestoredQueue(r.quota, live)
 	}
 	if !desired(r.queue).InSync(r.queue) {
 		if _, err := r.writeQueue(ctx, desired, false); err != nil {
@@ -72,4 +83,24 @@ func (r *reconciliation) restoreQueue(ctx context.Context) (drainStatus, error) 
 	}
 	logf.FromContext(ctx).Info("queue restored", "queue", r.quota.QueueName())
 	return drainStatus{done: true}, nil
+}
+
+// releaseCreatedQueue takes the limits from a Queue that the operator created, and deletes it when it is empty. Queues
+// below it come first: Volcano refuses to delete their parent, or to give it less than they have.
+func (r *reconciliation) releaseCreatedQueue(ctx context.Context) (drainStatus, error) {
+	children, err := r.childQueues(ctx, r.quota.QueueName())
+	if err != nil {
+		return drainStatus{}, err
+	}
+	if len(children) > 0 {
+		waiting := drainStatus{requeueAfter: r.retryDelay()}
+		for _, child := range children {
+			waiting.children = append(waiting.children, child.Name)
+		}
+		return waiting, nil
+	}
+
+	return r.emptyQueue(ctx, v1alpha1.ReasonRestoring, func(live *v1beta1.Queue) cardquota.DesiredQueue {
+		return cardquota.NewReleasedQueue(r.quota, live, cardquota.CurrentParent(live))
+	})
 }

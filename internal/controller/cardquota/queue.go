@@ -221,8 +221,9 @@ func (r *reconciliation) releaseQueue(ctx context.Context) (drained drainStatus,
 // drainStatus is the progress of draining a Queue.
 type drainStatus struct {
 	done bool
-	// members counts the pods and PodGroups that still use the queue.
-	members queueusage.Members
+	// members counts the pods and PodGroups that still use the queue, children are the Queues below it.
+	members  queueusage.Members
+	children []string
 	// requeueAfter is when to check again, 0 when a watch reports the change.
 	requeueAfter time.Duration
 }

@@ -102,10 +102,11 @@ func (r *reconciliation) writeConfigMap(ctx context.Context, live *corev1.Config
 // keepInForce writes what is in force of the policy where it survives the policy and a restart. The
 // ConfigMap has no owner: the garbage collector must not delete it with the policy.
 func (r *reconciliation) keepInForce(ctx context.Context) error {
-	if !policy.HasTakenEffect(r.policy) || r.policy.DeletionTimestamp != nil {
+	kept := r.inForce(r.policy)
+	if !policy.IsWorthKeeping(kept) || r.policy.DeletionTimestamp != nil {
 		return nil
 	}
-	text, err := policy.EncodeKept(r.policy)
+	text, err := policy.EncodeKept(kept)
 	if err != nil || text == r.history.kept {
 		return err
 	}

@@ -78,8 +78,8 @@ type reconciliation struct {
 	// spec is the effective spec, faults are its errors.
 	spec   v1alpha1.ServiceTypePolicySpec
 	faults field.ErrorList
-	// mode is the mode in force from now on, "" while it is undecided.
-	mode v1alpha1.Mode
+	// mode is the mode in force from now on, "" while it is undecided. lastMode is that so far.
+	mode, lastMode v1alpha1.Mode
 	// statusDelay is how long the next status write must wait.
 	statusDelay time.Duration
 	now         time.Time
@@ -132,6 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	inForce := r.inForce(object)
 	run := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(inForce), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
 	run.faults = policy.Validate(run.spec)
+	run.lastMode = policy.Mode(inForce)
 	var err error
 	run.mode, err = r.decideMode(ctx, inForce)
 	if err != nil {

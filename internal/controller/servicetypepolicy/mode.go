@@ -23,7 +23,20 @@ func (r *Reconciler) decideMode(ctx context.Context, inForce *v1alpha1.ServiceTy
 		return policy.NextMode(inForce, false), nil
 	}
 	mayRun, err := r.evidence.schedulerMayRun(ctx, r.now())
-	return policy.NextMode(inForce, mayRun), err
+	if err != nil {
+		return "", err
+	}
+	next := policy.NextMode(inForce, mayRun)
+	if next != "" {
+		return next, nil
+	}
+
+	// The operator has written Queues before there was a policy, and our scheduler enforces them.
+	written, err := r.writtenQuotas(ctx)
+	if len(written) > 0 {
+		next = v1alpha1.ModeEnforce
+	}
+	return next, err
 }
 
 // observe returns condition ConfigSynced while Enforce is not in force. In mode Observe it takes back what the operator
@@ -34,10 +47,15 @@ func (r *reconciliation) observe(ctx context.Context, live *corev1.ConfigMap) (m
 			return metav1.Condition{}, err
 		}
 	}
-	if len(r.faults) > 0 {
+
+	switch {
+	case len(r.faults) > 0:
 		return policy.InvalidCondition(r.faults), nil
+	case r.mode == "":
+		return policy.SchedulerRunsCondition(), nil
+	default:
+		return policy.NotConfiguredByMode(), nil
 	}
-	return policy.NotConfiguredByMode(), nil
 }
 
 // deleteConfigMap deletes the scheduler's ConfigMap if the operator wrote it. PriorityClasses stay: pods name them, and
@@ -50,25 +68,37 @@ func (r *reconciliation) deleteConfigMap(ctx context.Context, live *corev1.Confi
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete ConfigMap %s/%s: %w", live.Namespace, live.Name, err)
 	}
+	r.history.existed = false
 	logf.FromContext(ctx).Info("scheduler configuration deleted, because spec.mode is Observe")
 	return nil
 }
 
-// findRestoring returns what is left to restore in mode Observe.
-func (r *reconciliation) findRestoring(ctx context.Context) (policy.Restoring, error) {
+// writtenQuotas returns the CardQuotas whose Queues the operator has written, sorted by name: they have the finalizer,
+// which goes when the Queue is restored.
+func (r *Reconciler) writtenQuotas(ctx context.Context) ([]string, error) {
 	var list v1alpha1.CardQuotaList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return policy.Restoring{}, fmt.Errorf("list CardQuotas: %w", err)
+		return nil, fmt.Errorf("list CardQuotas: %w", err)
 	}
 
-	var restoring policy.Restoring
+	var written []string
 	for i := range list.Items {
-		if controllerutil.ContainsFinalizer(&list.Items[i], cardquota.Finalizer) { // removed when the Queue is restored
-			restoring.Quotas = append(restoring.Quotas, list.Items[i].Name)
+		if controllerutil.ContainsFinalizer(&list.Items[i], cardquota.Finalizer) {
+			written = append(written, list.Items[i].Name)
 		}
 	}
-	slices.Sort(restoring.Quotas)
+	slices.Sort(written)
+	return written, nil
+}
 
+// findRestoring returns what is left to restore in mode Observe.
+func (r *reconciliation) findRestoring(ctx context.Context) (policy.Restoring, error) {
+	written, err := r.writtenQuotas(ctx)
+	if err != nil {
+		return policy.Restoring{}, err
+	}
+
+	restoring := policy.Restoring{Quotas: written}
 	if r.guard != nil {
 		found := r.guard.Latest()
 		restoring.Admission = found == nil || found.Reason != v1alpha1.ReasonObserving

@@ -1,7 +1,9 @@
 package servicetypepolicy
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -97,4 +100,69 @@ func TestObserveIsNotInForceWhileTheSchedulerMayRun(t *testing.T) {
 
 	check.NoError(t, s.client.DeleteAllOf(t.Context(), &coordinationv1.Lease{}, client.InNamespace(system)))
 	check.That(t, !mayRun(), "there is no report")
+}
+
+// TestEnforceComesWithItsConfiguration: a policy observes. With mode Enforce and an invalid spec there is no
+// configuration of the scheduler. Then quotas would be enforced by half, so Observe stays in force until the policy is
+// valid.
+func TestEnforceComesWithItsConfiguration(t *testing.T) {
+	s := newScene(t, newConfigMap(place.Name, plain), newObservingPolicy())
+	s.settleTo("True/Observing: ")
+
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) {
+		spec.Mode = v1alpha1.ModeEnforce
+		spec.Cards = []v1alpha1.CardMapping{{}}
+	})
+	s.settleTo("False/InvalidPolicy: ")
+	check.Equal(t, "mode in force with an invalid spec", v1alpha1.ModeObserve, s.policy().Status.Mode)
+
+	s.takeEvents()
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Cards = nil })
+	s.settleTo("True/Synced: ")
+	check.Equal(t, "mode in force with a valid spec", v1alpha1.ModeEnforce, s.policy().Status.Mode)
+}
+
+// TestTheReturnToEnforceIsNoCorrection: the operator itself deleted the scheduler's ConfigMap on the way to Observe. When
+// it writes the ConfigMap again, no event says that another client had deleted it.
+func TestTheReturnToEnforceIsNoCorrection(t *testing.T) {
+	s := newSettledScene(t)
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Mode = v1alpha1.ModeObserve })
+	s.settle()
+	s.now = s.now.Add(time.Minute)
+	s.takeEvents()
+
+	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Mode = v1alpha1.ModeEnforce })
+	s.settle()
+	check.Text(t, "events", strings.Join(s.takeEvents(), "\n")).Lacks(v1alpha1.EventConfigCorrected)
+}
+
+// TestAnUndecidedModeIsNotKept: the first policy wants to observe, and a scheduler may still run. Nothing of the policy
+// is in force, so nothing is kept. If the policy is deleted now, everything is as before it.
+func TestAnUndecidedModeIsNotKept(t *testing.T) {
+	s := newScene(t, newConfigMap(place.Name, plain), newObservingPolicy())
+	s.watchScheduler()
+	check.NoError(t, s.client.Create(t.Context(), enforcement.Report{Identity: "ours_1", At: s.now.Add(-time.Hour), Version: "v1", ConfigHash: "aa"}.Lease(home)))
+	check.Value(s.reconcile())(t)
+
+	check.Equal(t, "mode in force", v1alpha1.Mode(""), s.policy().Status.Mode)
+	s.expect("False/SchedulerRuns: ")
+	check.That(t, s.configMap(home, policy.KeptConfigMapName) == nil, "a policy is kept")
+}
+
+// TestWrittenQuotasStayEnforcedBesideTheScheduler: CardQuota lab was written to its Queue before there was a policy, as
+// its finalizer says, and the scheduler may run. The first policy wants to observe. Until it can, Enforce is in force.
+func TestWrittenQuotasStayEnforcedBesideTheScheduler(t *testing.T) {
+	lab := builder.CardQuota("lab").Obj()
+	lab.Finalizers = []string{cardquota.Finalizer}
+	s := newScene(t, newConfigMap(place.Name, plain), newObservingPolicy(), lab)
+	s.watchScheduler()
+	check.NoError(t, s.client.Create(t.Context(), enforcement.Report{Identity: "ours_1", At: s.now, Version: "v1", ConfigHash: "aa"}.Lease(home)))
+	check.Value(s.reconcile())(t)
+	check.Equal(t, "mode in force", v1alpha1.ModeEnforce, s.policy().Status.Mode)
+	check.Equal(t, "Ready", "False/SchedulerRuns", s.ready())
+}
+
+// watchScheduler lets the operator look for the reports of a scheduler.
+func (s *scene) watchScheduler() {
+	s.r.evidence = &evidence{cached: s.client, live: s.client, schedulerNamespace: home, volcanoNamespace: home, bypasses: &bypasses{}, metric: newEnforcedMetric()}
 }

@@ -21,8 +21,13 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	input := policy.StatusInput{Policy: r.policy, Mode: r.mode, Sync: out.Condition, Hash: out.hash, Now: r.now}
 
 	// The status says what is in force. A policy that could not be written is not.
-	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil {
+	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil && r.mode != "" {
 		input.Effective = &r.spec
+	}
+
+	// Without a configuration quotas would be enforced by half, so Observe stays until there is one.
+	if r.lastMode == v1alpha1.ModeObserve && r.mode == v1alpha1.ModeEnforce && out.Status != metav1.ConditionTrue {
+		input.Mode = v1alpha1.ModeObserve
 	}
 
 	var err error

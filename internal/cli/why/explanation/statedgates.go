@@ -52,6 +52,10 @@ func (g gateCheck) statedGates(reason v1alpha1.BlockedReason, gates []Gate) []Ga
 // computeGates answers for the CPU and memory of a CardQuota, if it limits them. Beside cards, only a
 // limit in the way is shown.
 func (g gateCheck) computeGates(quota *v1alpha1.CardQuota) []Gate {
+	if quota.DeletionTimestamp != nil && g.Request.Count > 0 { // the gate of its cards says that it gives nothing any more
+		return nil
+	}
+
 	var gates []Gate
 	for _, limited := range []struct {
 		name   string
