@@ -27,7 +27,7 @@ func TestTheProgramsMayDoTheirWork(t *testing.T) {
 	newCaller(t, system, manager).expectAllowed(t, parsePermissions(`
 		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
 		get configmaps volcano-system/volcano-scheduler-configmap
-		get,create,patch configmaps volcano-system/cardquota-scheduler-configmap
+		get,create,patch,delete configmaps volcano-system/cardquota-scheduler-configmap
 		get,create,patch configmaps volcano-system/cardquota-policy-in-force
 		get,create,patch configmaps volcano-system/cardquota-card-seconds-0
 		get,create,patch configmaps volcano-system/cardquota-card-seconds-63
@@ -74,7 +74,7 @@ var deniedToAll = parsePermissions(`
 	get configmaps tenant/any
 	get,patch,delete configmaps volcano-system/another
 	patch,delete configmaps volcano-system/volcano-scheduler-configmap
-	delete configmaps volcano-system/cardquota-scheduler-configmap
+	delete configmaps volcano-system/cardquota-policy-in-force
 	update leases.coordination.k8s.io kube-system/kube-scheduler
 	update leases.coordination.k8s.io kube-node-lease/any
 	patch mutatingwebhookconfigurations.admissionregistration.k8s.io /another
@@ -104,7 +104,7 @@ var deniedToOther = map[string][]permission{
 		update leases.coordination.k8s.io volcano-system/volcano`),
 	scheduler: parsePermissions(`
 		get configmaps volcano-system/volcano-scheduler-configmap
-		patch configmaps volcano-system/cardquota-scheduler-configmap
+		patch,delete configmaps volcano-system/cardquota-scheduler-configmap
 		patch configmaps volcano-system/cardquota-card-seconds-0
 		patch cardquotas.cardquota.dev /any
 		patch servicetypepolicies.cardquota.dev /default
@@ -128,7 +128,7 @@ var deniedToTenants = parsePermissions(`
 	patch cardinventories.cardquota.dev/status /cluster
 	create,update,patch,delete localcardquotas.cardquota.dev tenant/any
 	patch localcardquotas.cardquota.dev/status tenant/any
-	patch configmaps volcano-system/cardquota-scheduler-configmap
+	patch,delete configmaps volcano-system/cardquota-scheduler-configmap
 	get,patch,delete configmaps volcano-system/cardquota-card-seconds-0
 	patch leases.coordination.k8s.io volcano-system/cardquota-scheduler
 	patch nodes /rtx4090
