@@ -54,7 +54,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 				lists.staged[key] = got[i]
 			}
 			if isWanted || !leftOut[i] { // else nothing is missing
-				missing.add(key, i, got[i], want[i], bounds.least[i], leftOut[i])
+				missing.addAmount(key, i, got[i], want[i], bounds.least[i], leftOut[i])
 			}
 		}
 	}
@@ -73,10 +73,10 @@ func (m *missingAmounts) addInherited(key quota.Resource, needsLimit bool) {
 	}
 }
 
-// add notes an amount that differs from what is wanted. kind is its index in amountNames, least is what the children have
+// addAmount notes an amount that differs from what is wanted. kind is its index in amountNames, least is what the children have
 // together. An amount that is smaller than wanted waits for the parent to grow, a larger one for the children to shrink.
 // One that is left out waits for the children if they have more than is wanted, else for the parent.
-func (m *missingAmounts) add(key quota.Resource, kind int, got, want, least int64, isLeftOut bool) {
+func (m *missingAmounts) addAmount(key quota.Resource, kind int, got, want, least int64, isLeftOut bool) {
 	text := fmt.Sprintf("%s %s of %s", amountNames[kind], formatAmount(key, got), formatAmount(key, want))
 	if isLeftOut {
 		text = fmt.Sprintf("no %s of %s", amountNames[kind], formatAmount(key, want))

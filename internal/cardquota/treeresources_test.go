@@ -273,9 +273,9 @@ func (s resourceScene) familyOf(name, parent string) Family {
 	return family
 }
 
-// reconcile writes one Queue, and expects that Volcano accepts it. It returns whether nothing is left to do: the Queue
+// reconcileQueue writes one Queue, and expects that Volcano accepts it. It returns whether nothing is left to do: the Queue
 // waits for nothing, and was as it should be.
-func (s resourceScene) reconcile(t *rapid.T, tree *Tree, name string) (isDone bool) {
+func (s resourceScene) reconcileQueue(t *rapid.T, tree *Tree, name string) (isDone bool) {
 	parent := s.all[name].Spec.Parent
 	family := s.familyOf(name, parent)
 	if parent != "" && family.Parent == nil {
@@ -298,7 +298,7 @@ func (s resourceScene) reconcileAll(t *rapid.T, tree *Tree, names []string) int 
 	for round := 0; round < 4*len(names) && left > 0; round++ {
 		left = 0
 		for _, name := range rapid.Permutation(names).Draw(t, "order") {
-			if !s.reconcile(t, tree, name) {
+			if !s.reconcileQueue(t, tree, name) {
 				left++
 			}
 		}
@@ -306,9 +306,9 @@ func (s resourceScene) reconcileAll(t *rapid.T, tree *Tree, names []string) int 
 	return left
 }
 
-// limits returns the CPU and memory of each queue that the scheduler reads from the Queues as they are written so far,
+// limitsRead returns the CPU and memory of each queue that the scheduler reads from the Queues as they are written so far,
 // at most those of its ancestors.
-func (s resourceScene) limits() map[string][2]int64 {
+func (s resourceScene) limitsRead() map[string][2]int64 {
 	tree := workload.TreeOf(slices.Collect(maps.Values(s.queues)), v1alpha1.UnmanagedEnforce)
 	limits := map[string][2]int64{}
 	for name := range s.queues {
@@ -333,7 +333,7 @@ func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 
 			tree := treeOf(scene.all)
 			for range rapid.IntRange(0, 12).Draw(t, "steps") {
-				scene.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
+				scene.reconcileQueue(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
 			}
 
 			waits := scene.reconcileAll(t, tree, names)
@@ -345,7 +345,7 @@ func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 
 // checkCarried checks that the Queues carry what is in force, and nothing that is neither written nor needed.
 func (s resourceScene) checkCarried(t *rapid.T, tree *Tree, names []string) {
-	read := s.limits()
+	read := s.limitsRead()
 	for _, name := range names {
 		for i, key := range quota.Compute {
 			check.Equal(t, key.Label()+" of "+name, tree.queues.Limit(name, key), read[name][i])
@@ -382,14 +382,14 @@ func TestNoWriteAllowsMoreThanBeforeAndAfter(t *testing.T) {
 		check.Must(t, scene.reconcileAll(t, treeOf(scene.all), names) == 0, "Queues still wait")
 
 		for range 3 {
-			before := scene.limits()
+			before := scene.limitsRead()
 			changed := rapid.SampledFrom(names).Draw(t, "changed")
 			scene.all[changed].Spec.Resources = drawResources(t, granted)
 			tree := treeOf(scene.all)
 
 			for range 4 * len(names) {
-				scene.reconcile(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
-				for name, read := range scene.limits() {
+				scene.reconcileQueue(t, tree, rapid.SampledFrom(names).Draw(t, "reconciled"))
+				for name, read := range scene.limitsRead() {
 					for i, key := range quota.Compute {
 						most := max(before[name][i], tree.queues.Limit(name, key))
 						check.Must(t, read[i] <= most, "%s: %d %s while %s changes, at most %d before and after", name, read[i], key.Label(), changed, most)

@@ -61,7 +61,7 @@ func readyCondition(input StatusInput) metav1.Condition {
 	case input.Sync.Status != metav1.ConditionTrue:
 		return input.Sync
 	case input.Mode == v1alpha1.ModeObserve:
-		return input.Restoring.condition()
+		return input.Restoring.readyCondition()
 	case input.Enforced.Status != metav1.ConditionTrue:
 		return input.Enforced.Condition
 	default:

@@ -60,8 +60,8 @@ type Restoring struct {
 	Admission bool
 }
 
-// condition returns condition Ready in mode Observe: True when everything is restored.
-func (r Restoring) condition() metav1.Condition {
+// readyCondition returns condition Ready in mode Observe: True when everything is restored.
+func (r Restoring) readyCondition() metav1.Condition {
 	switch {
 	case len(r.Quotas) > 0:
 		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonRestoring,

@@ -51,8 +51,8 @@ func (q *TreeQueue) Resources() []Resource {
 	return all.Sorted()
 }
 
-// writes reports whether the queue has an entry of a resource.
-func (q *TreeQueue) writes(of Resource) bool {
+// writesAmount reports whether the queue has an entry of a resource.
+func (q *TreeQueue) writesAmount(of Resource) bool {
 	_, hasQuota := q.Quota[of]
 	_, deserves := q.Deserved[of]
 	_, guarantees := q.Guarantee[of]

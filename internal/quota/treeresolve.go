@@ -99,7 +99,7 @@ func (t *treeResolver) findGrantedCompute() {
 	t.grantsCompute = map[string]map[Resource]bool{}
 	for name, r := range t.resolved {
 		for _, key := range Compute {
-			if r.Written.writes(key) {
+			if r.Written.writesAmount(key) {
 				t.markWritten(name, key)
 			}
 			if _, deserves := r.Written.Deserved[key]; !deserves && r.Written.Guarantee[key] == 0 {
@@ -229,7 +229,7 @@ func (t *treeResolver) ownAmounts(name, parent string) childAmounts {
 
 	// CPU and memory of which the queue writes nothing are inherited, and need nothing of the parent.
 	for _, key := range Compute {
-		if !r.Written.writes(key) {
+		if !r.Written.writesAmount(key) {
 			limit, _ := t.inheritedQuota(&r.Written, above, key)
 			deserved, guarantee := t.writtenAmounts(limit, r, key)
 			t.setAmounts(&c, above, key, [3]int64{limit, deserved, guarantee})

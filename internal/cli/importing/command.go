@@ -62,7 +62,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 			}
 
 			plan := Plan{}
-			if input.wants(FromQueues) {
+			if input.wantsSource(FromQueues) {
 				plan = NewPlan(input)
 			}
 			plan.Propose(input)

@@ -107,7 +107,7 @@ func (p *proposer) proposeClusterQueue(queue *clusterQueue, object *unstructured
 
 	p.commentUse(&imported, namespaces, quotas)
 	p.dropKueueFields(queue, object)
-	p.add(FromKueue, "ClusterQueue "+name, imported)
+	p.addProposal(FromKueue, "ClusterQueue "+name, imported)
 }
 
 // addFlavor adds the quotas of a flavor, and reports whether it has any of cards. Those of a card that the nodes of the
@@ -123,7 +123,7 @@ func (p *proposer) addFlavor(imported *Import, queue string, flavor flavorQuotas
 			compute[quota.Name] = sum
 			continue
 		case !p.isCardResource(quota.Name):
-			p.drop("ClusterQueue %s: nominalQuota %s of %s in flavor %s: a CardQuota limits cards, CPU and memory only.", queue, &quota.NominalQuota, quota.Name, flavor.Name)
+			p.recordDropped("ClusterQueue %s: nominalQuota %s of %s in flavor %s: a CardQuota limits cards, CPU and memory only.", queue, &quota.NominalQuota, quota.Name, flavor.Name)
 			continue
 		}
 
@@ -133,17 +133,17 @@ func (p *proposer) addFlavor(imported *Import, queue string, flavor flavorQuotas
 			why = "there is no ResourceFlavor " + flavor.Name + " that you may read"
 		}
 		if why != "" {
-			p.drop("ClusterQueue %s: nominalQuota %s of %s in flavor %s: %s.", queue, &quota.NominalQuota, quota.Name, flavor.Name, why)
+			p.recordDropped("ClusterQueue %s: nominalQuota %s of %s in flavor %s: %s.", queue, &quota.NominalQuota, quota.Name, flavor.Name, why)
 			continue
 		}
 
 		quotas[name] = quotas[name].Add(card.NewCount(quota.NominalQuota))
 		imported.addComment("cards: %s is %s by the nodes or labels of flavor %s; nominalQuota is %s.", name, quota.Name, flavor.Name, &quota.NominalQuota)
 		if quota.BorrowingLimit != nil {
-			p.drop("ClusterQueue %s: borrowingLimit %s of %s. %s.", queue, quota.BorrowingLimit, name, treeHint)
+			p.recordDropped("ClusterQueue %s: borrowingLimit %s of %s. %s.", queue, quota.BorrowingLimit, name, treeHint)
 		}
 		if quota.LendingLimit != nil {
-			p.drop("ClusterQueue %s: lendingLimit %s of %s. %s.", queue, quota.LendingLimit, name, treeHint)
+			p.recordDropped("ClusterQueue %s: lendingLimit %s of %s. %s.", queue, quota.LendingLimit, name, treeHint)
 		}
 	}
 
@@ -203,7 +203,7 @@ func (p *proposer) dropKueueFields(queue *clusterQueue, object *unstructured.Uns
 	name := queue.Metadata.Name
 	for _, cohort := range []string{queue.Spec.Cohort, queue.Spec.CohortName} {
 		if cohort != "" {
-			p.drop("ClusterQueue %s: cohort %s. %s.", name, cohort, treeHint)
+			p.recordDropped("ClusterQueue %s: cohort %s. %s.", name, cohort, treeHint)
 		}
 	}
 
@@ -215,7 +215,7 @@ func (p *proposer) dropKueueFields(queue *clusterQueue, object *unstructured.Uns
 		}
 	}
 
-	if preemption, _ := spec["preemption"].(map[string]any); preempts(preemption) {
+	if preemption, _ := spec["preemption"].(map[string]any); hasPreemption(preemption) {
 		fields = append(fields, "preemption")
 	}
 	if spec["queueingStrategy"] == "StrictFIFO" { // the other one is the default
@@ -223,12 +223,12 @@ func (p *proposer) dropKueueFields(queue *clusterQueue, object *unstructured.Uns
 	}
 
 	if len(fields) > 0 {
-		p.drop("ClusterQueue %s: %s. Service types say who takes cards from whom: docs/tide.md.", name, output.JoinWords(fields, "and"))
+		p.recordDropped("ClusterQueue %s: %s. Service types say who takes cards from whom: docs/tide.md.", name, output.JoinWords(fields, "and"))
 	}
 }
 
-// preempts reports whether a policy of preemption is another one than Never, the default.
-func preempts(policies map[string]any) bool {
+// hasPreemption reports whether a policy of preemption is another one than Never, the default.
+func hasPreemption(policies map[string]any) bool {
 	for _, policy := range policies {
 		if nested, isNested := policy.(map[string]any); isNested {
 			policy = nested["policy"]

@@ -37,10 +37,10 @@ func readImportInput(ctx context.Context, r *reader.Reader, namespace string, in
 		input.ByNamespace = countOutsideQueues(&use, input.Queues)
 	}
 
-	if input.wants(FromResourceQuotas) {
+	if input.wantsSource(FromResourceQuotas) {
 		reader.ListVisible(ctx, r, &corev1.ResourceQuotaList{}, &input.ResourceQuotas, namespace)
 	}
-	if input.wants(FromKueue) {
+	if input.wantsSource(FromKueue) {
 		if err := readKueue(ctx, r, input); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func readImportInput(ctx context.Context, r *reader.Reader, namespace string, in
 // readQuotas reads Queues and CardQuotas.
 func readQuotas(ctx context.Context, r *reader.Reader, input *Input) error {
 	reader.ListInto(ctx, r, &v1beta1.QueueList{}, &input.Queues)
-	if !input.needs(FromQueues) {
+	if !input.requiresSource(FromQueues) {
 		r.IgnoreMissingKind()
 	} else if len(r.Gaps) > 0 {
 		return errors.New(strings.Join(r.Gaps, ", and "))
@@ -96,7 +96,7 @@ func kueueKind(kind string) schema.GroupKind {
 // readKueue reads the objects of Kueue, in the version that the API server prefers.
 func readKueue(ctx context.Context, r *reader.Reader, input *Input) error {
 	isServed, _ := reader.ListServed(ctx, r, kueueKind("ClusterQueue"), &input.Kueue.ClusterQueues)
-	if !isServed && input.needs(FromKueue) && r.Err() == nil {
+	if !isServed && input.requiresSource(FromKueue) && r.Err() == nil {
 		return fmt.Errorf("the cluster has no kind ClusterQueue of %s: Kueue is not installed", kueueKind("").Group)
 	}
 	if len(input.Kueue.ClusterQueues) == 0 {

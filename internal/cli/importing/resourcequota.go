@@ -55,7 +55,7 @@ var computeKeys = map[corev1.ResourceName]corev1.ResourceName{
 func (p *proposer) readResourceQuota(object *corev1.ResourceQuota, limits *namespaceLimits) {
 	key := object.Namespace + "/" + object.Name
 	if len(object.Spec.Scopes) > 0 || object.Spec.ScopeSelector != nil {
-		p.drop("ResourceQuota %s: it has scopes, so it counts a part of the pods only.", key)
+		p.recordDropped("ResourceQuota %s: it has scopes, so it counts a part of the pods only.", key)
 		return
 	}
 
@@ -66,7 +66,7 @@ func (p *proposer) readResourceQuota(object *corev1.ResourceQuota, limits *names
 		resource := corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
 		found, why := p.cardOf(resource, nil, "the cluster")
 		if why != "" {
-			p.drop("ResourceQuota %s: %s %s: %s.", key, name, hard.String(), why)
+			p.recordDropped("ResourceQuota %s: %s %s: %s.", key, name, hard.String(), why)
 			continue
 		}
 
@@ -91,7 +91,7 @@ func (p *proposer) readResourceQuota(object *corev1.ResourceQuota, limits *names
 	}
 
 	if len(dropped) > 0 {
-		p.drop("ResourceQuota %s: %s. A CardQuota limits cards, CPU and memory only, and the ResourceQuota stays in force.", key, output.JoinWords(dropped, "and"))
+		p.recordDropped("ResourceQuota %s: %s. A CardQuota limits cards, CPU and memory only, and the ResourceQuota stays in force.", key, output.JoinWords(dropped, "and"))
 	}
 }
 
@@ -127,5 +127,5 @@ func (p *proposer) proposeNamespaceLimits(namespace string, limits *namespaceLim
 	p.addCards(&imported, limits.quotas, nil, nil)
 	imported.setLimits(limits.compute, "as in the ResourceQuotas of the namespace")
 	p.commentUse(&imported, []string{namespace}, limits.quotas)
-	p.add(FromResourceQuotas, object, imported)
+	p.addProposal(FromResourceQuotas, object, imported)
 }

@@ -53,7 +53,7 @@ func (p *Plan) Propose(in Input) {
 	for _, quota := range in.Quotas {
 		proposer.taken[quota.Name] = true
 		if selector := workload.ExplicitSelector(quota.Spec.NamespaceSelector); selector != nil {
-			proposer.cover(quota.Name, selector)
+			proposer.recordCoverage(quota.Name, selector)
 		}
 	}
 
@@ -62,13 +62,13 @@ func (p *Plan) Propose(in Input) {
 		proposer.taken[imported.Quota.Name] = true
 	}
 
-	if in.wants(FromKueue) {
+	if in.wantsSource(FromKueue) {
 		proposer.proposeClusterQueues()
 	}
-	if in.wants(FromResourceQuotas) {
+	if in.wantsSource(FromResourceQuotas) {
 		proposer.proposeResourceQuotas()
 	}
-	if in.wants(FromNamespaces) {
+	if in.wantsSource(FromNamespaces) {
 		proposer.proposeNamespaces()
 	}
 }
@@ -87,14 +87,14 @@ func (in *Input) setSources(names []string) error {
 	return nil
 }
 
-// needs reports whether the user asked for a source by name, so that it must be there.
-func (in *Input) needs(source Source) bool {
+// requiresSource reports whether the user asked for a source by name, so that it must be there.
+func (in *Input) requiresSource(source Source) bool {
 	return slices.Contains(in.From, source) || (source == FromQueues && len(in.Only) > 0)
 }
 
-// wants reports whether the user wants CardQuotas from a source. Without a choice he wants all, and where he names Queues
+// wantsSource reports whether the user wants CardQuotas from a source. Without a choice he wants all, and where he names Queues
 // only those.
-func (in *Input) wants(source Source) bool {
+func (in *Input) wantsSource(source Source) bool {
 	switch {
 	case len(in.Only) > 0:
 		return source == FromQueues
@@ -113,8 +113,8 @@ type proposer struct {
 	covered map[string]string
 }
 
-// cover records which namespaces a CardQuota selects.
-func (p *proposer) cover(quota string, selector labels.Selector) {
+// recordCoverage records which namespaces a CardQuota selects.
+func (p *proposer) recordCoverage(quota string, selector labels.Selector) {
 	for name, written := range p.NamespaceLabels {
 		if selector.Matches(labels.Set(written)) && p.covered[name] == "" {
 			p.covered[name] = quota
@@ -137,8 +137,8 @@ func (p *proposer) isCovered(namespace, object string) bool {
 	return quota != ""
 }
 
-// drop records what could not be carried over.
-func (p *proposer) drop(format string, args ...any) {
+// recordDropped records what could not be carried over.
+func (p *proposer) recordDropped(format string, args ...any) {
 	p.plan.CoversAll = false
 	p.plan.Dropped = append(p.plan.Dropped, fmt.Sprintf(format, args...))
 }
@@ -161,8 +161,8 @@ func (p *proposer) newProposal(name, suffix, kind string) Import {
 	return imported
 }
 
-// add adds a CardQuota to the plan, or says why not: its name is too long, or taken also with the suffix.
-func (p *proposer) add(source Source, object string, imported Import) {
+// addProposal adds a CardQuota to the plan, or says why not: its name is too long, or taken also with the suffix.
+func (p *proposer) addProposal(source Source, object string, imported Import) {
 	name := imported.Quota.Name
 	switch {
 	case p.taken[name]:
@@ -172,7 +172,7 @@ func (p *proposer) add(source Source, object string, imported Import) {
 	default:
 		p.taken[name] = true
 		if selector := workload.ExplicitSelector(imported.Quota.Spec.NamespaceSelector); selector != nil {
-			p.cover(name, selector)
+			p.recordCoverage(name, selector)
 		}
 
 		imported.Source = source
@@ -319,7 +319,7 @@ func (p *proposer) proposeNamespaces() {
 			p.addCards(&imported, quotas, nil, nil)
 			imported.setLimits(nil, "")
 			p.commentUse(&imported, []string{namespace}, quotas)
-			p.add(FromNamespaces, object, imported)
+			p.addProposal(FromNamespaces, object, imported)
 		}
 	}
 }
@@ -338,7 +338,7 @@ func (p *proposer) namedCards(namespace string, used map[card.Name]card.Count) c
 		case nodecards.IsNamed(name):
 			quotas[name] = used[name]
 		case p.covered[namespace] == "":
-			p.drop("Namespace %s: its pods hold %d %s: %s.", namespace, used[name], name, why)
+			p.recordDropped("Namespace %s: its pods hold %d %s: %s.", namespace, used[name], name, why)
 		}
 	}
 

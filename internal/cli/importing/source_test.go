@@ -59,8 +59,8 @@ func mixedFleet() []client.Object {
 	}
 }
 
-// kueue returns the objects of testdata/kueue.yaml, in another version if version is not "".
-func kueue(t *testing.T, version string) []client.Object {
+// kueueObjects returns the objects of testdata/kueue.yaml, in another version if version is not "".
+func kueueObjects(t *testing.T, version string) []client.Object {
 	text := string(check.Value(os.ReadFile(filepath.Join("testdata", "kueue.yaml")))(t))
 	if version != "" { // v1beta1 has another name for the cohort
 		text = strings.ReplaceAll(strings.ReplaceAll(text, "v1beta2", version), "cohortName:", "cohort:")
@@ -78,7 +78,7 @@ func kueue(t *testing.T, version string) []client.Object {
 // TestImportNeedsNothingInstalled: the golden files have the CardQuotas of mixedFleet, on which neither Cardquota nor
 // Volcano is installed: of each source alone, and of all together. The notes are on the error stream.
 func TestImportNeedsNothingInstalled(t *testing.T) {
-	withKueue := append(mixedFleet(), kueue(t, "")...)
+	withKueue := append(mixedFleet(), kueueObjects(t, "")...)
 	noNodes := kubectl.WithoutKinds(kubectl.Forbid(schema.GroupResource{Resource: "nodes"}, &corev1.NodeList{}), kubectl.OurGroup, kubectl.VolcanoGroup)
 	tenant := kubectl.WithoutKinds(kubectl.ForbidCluster("npu"), kubectl.OurGroup, kubectl.VolcanoGroup)
 
@@ -108,8 +108,8 @@ func TestImportNeedsNothingInstalled(t *testing.T) {
 // TestEveryVersionOfKueueIsRead: v1beta1 names the cohort in another field than v1beta2, and nothing else that matters
 // differs. So the CardQuotas and what is dropped are the same.
 func TestEveryVersionOfKueueIsRead(t *testing.T) {
-	want := execute(t, append(mixedFleet(), kueue(t, "")...), kubectl.Nothing, "import --from kueue").Out
-	check.Equal(t, "CardQuotas of v1beta1", want, execute(t, append(mixedFleet(), kueue(t, "v1beta1")...), kubectl.Nothing, "import --from kueue").Out)
+	want := execute(t, append(mixedFleet(), kueueObjects(t, "")...), kubectl.Nothing, "import --from kueue").Out
+	check.Equal(t, "CardQuotas of v1beta1", want, execute(t, append(mixedFleet(), kueueObjects(t, "v1beta1")...), kubectl.Nothing, "import --from kueue").Out)
 	check.Contains(t, "CardQuotas", want, "cohort science")
 }
 
@@ -141,7 +141,7 @@ func TestTheOperatorTakesWhatIsProposed(t *testing.T) {
 	for t, hierarchy := range check.Cases(t, map[string]v1alpha1.QueueHierarchy{"flat": v1alpha1.QueueHierarchyFlat, "tree": v1alpha1.QueueHierarchyTree}) {
 		policy := builder.ServiceTypePolicy().Hierarchy(hierarchy).Obj()
 		policy.Status.QueueHierarchy = hierarchy
-		r := execute(t, append(mixedFleet(), append(kueue(t, ""), policy)...), kubectl.MayReadAll, "import").Exits(program.ExitOK)
+		r := execute(t, append(mixedFleet(), append(kueueObjects(t, ""), policy)...), kubectl.MayReadAll, "import").Exits(program.ExitOK)
 
 		files := program.ManifestFiles{Names: []string{"-"}}
 		quotas, _, err := files.ReadCardQuotas(t.Context(), program.New(genericiooptions.IOStreams{In: strings.NewReader(r.Out)}))

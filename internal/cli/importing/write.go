@@ -61,8 +61,8 @@ func (p Plan) describeSources() string {
 	return output.JoinWords(texts, "and")
 }
 
-// ending returns the comments that say what could not be carried over.
-func (p Plan) ending() []string {
+// droppedComments returns the comments that say what could not be carried over.
+func (p Plan) droppedComments() []string {
 	if len(p.Dropped) == 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (p Plan) Comments() []string {
 			comments = append(comments, "CardQuota "+imported.Quota.Name+": "+comment)
 		}
 	}
-	return append(comments, p.ending()...)
+	return append(comments, p.droppedComments()...)
 }
 
 // WriteJSON writes the CardQuotas as one List, as kubectl get does.
@@ -116,7 +116,7 @@ func (p Plan) Write(w io.Writer) error {
 	if len(p.Dropped) > 0 && len(p.Imports) > 0 {
 		b.WriteString("---\n")
 	}
-	for _, text := range p.ending() {
+	for _, text := range p.droppedComments() {
 		b.WriteString(asComment(text))
 	}
 

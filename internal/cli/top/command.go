@@ -34,8 +34,8 @@ type question struct {
 // isOfAll reports whether the user asks for all CardQuotas, once.
 func (q *question) isOfAll() bool { return len(q.names) == 0 && q.selector == "" && !q.watch }
 
-// namespace returns the namespace of which the user asks, "" for all.
-func (q *question) namespace(p *program.Program) (string, error) {
+// askedNamespace returns the namespace of which the user asks, "" for all.
+func (q *question) askedNamespace(p *program.Program) (string, error) {
 	if q.allNamespaces {
 		return metav1.NamespaceAll, nil
 	}
@@ -80,7 +80,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 
 // answerTop shows the usage of the quotas, once or after each change.
 func answerTop(ctx context.Context, p *program.Program, asked question) error {
-	namespace, err := asked.namespace(p)
+	namespace, err := asked.askedNamespace(p)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func showUse(ctx context.Context, p *program.Program, c client.Client, namespace
 		by = byQueue
 	}
 
-	list, missing := newUseList(by, use.By(by.of), use.Fleet, asked.names...)
-	notes := append(r.Gaps, list.notes(use.HasNodes)...)
+	list, missing := newUseList(by, use.By(by.groupOf), use.Fleet, asked.names...)
+	notes := append(r.Gaps, list.unnamedNotes(use.HasNodes)...)
 	if note != "" {
 		notes = append(notes, note)
 	}

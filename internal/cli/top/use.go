@@ -26,8 +26,8 @@ const (
 // groupings are all groupings.
 var groupings = []grouping{byNamespace, byQueue}
 
-// of returns the group of a pod.
-func (g grouping) of(namespace, queue string) string {
+// groupOf returns the group of a pod.
+func (g grouping) groupOf(namespace, queue string) string {
 	if g == byQueue {
 		return queue
 	}
@@ -145,8 +145,8 @@ func (l UseList) Render(style output.Style) string {
 	return grid.Render(style)
 }
 
-// notes say which cards nothing names. hasNodes reports whether the user may list nodes.
-func (l UseList) notes(hasNodes bool) []string {
+// unnamedNotes say which cards nothing names. hasNodes reports whether the user may list nodes.
+func (l UseList) unnamedNotes(hasNodes bool) []string {
 	var unnamed []string
 	for _, use := range l.Items {
 		for _, entry := range use.Cards {

@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.deleteObjects(ctx)
 	}
 	if mode := policy.Mode(r.inventory.PolicyInForce(object)); mode != v1alpha1.ModeEnforce {
-		return r.observe(ctx, object, mode)
+		return r.withdrawPolicies(ctx, object, mode)
 	}
 
 	inventory, known := r.inventory.Inventory()
@@ -126,9 +126,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, nil
 }
 
-// observe deletes the policies in mode Observe, and says so in condition BypassGuarded. It does nothing while the mode is
+// withdrawPolicies deletes the policies in mode Observe, and says so in condition BypassGuarded. It does nothing while the mode is
 // undecided.
-func (r *Reconciler) observe(ctx context.Context, object *v1alpha1.ServiceTypePolicy, mode v1alpha1.Mode) (ctrl.Result, error) {
+func (r *Reconciler) withdrawPolicies(ctx context.Context, object *v1alpha1.ServiceTypePolicy, mode v1alpha1.Mode) (ctrl.Result, error) {
 	if mode != v1alpha1.ModeObserve {
 		return ctrl.Result{}, nil
 	}

@@ -156,7 +156,7 @@ func (r *reconciliation) reconcileQueue(ctx context.Context) (ctrl.Result, error
 	owner := cardquota.QueueOwner(candidates)
 	switch {
 	case r.mode == v1alpha1.ModeObserve:
-		return r.observe(ctx, owner)
+		return r.observeQueue(ctx, owner)
 	case r.quota.DeletionTimestamp != nil:
 		return r.finalizeQueue(ctx, owner, candidates)
 	case owner != nil && owner.Name != r.quota.Name:

@@ -14,9 +14,9 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// observe writes the status in mode Observe. If mode Enforce has written the Queue, it first restores it: the finalizer
+// observeQueue writes the status in mode Observe. If mode Enforce has written the Queue, it first restores it: the finalizer
 // says so, and is removed last. owner is the CardQuota that owns the queue.
-func (r *reconciliation) observe(ctx context.Context, owner *v1alpha1.CardQuota) (ctrl.Result, error) {
+func (r *reconciliation) observeQueue(ctx context.Context, owner *v1alpha1.CardQuota) (ctrl.Result, error) {
 	// A CardQuota that inherited a Queue, or whose finalizer a user removed, has none and a written Queue.
 	owns := owner != nil && owner.Name == r.quota.Name
 	isWritten := owns && r.queue != nil && cardquota.HasOwnedFields(r.queue)

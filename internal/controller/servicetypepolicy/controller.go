@@ -166,7 +166,7 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 			return ctrl.Result{}, nil // deleted before the first run: there is no status to keep
 		}
 	case r.mode != v1alpha1.ModeEnforce:
-		out.Condition, writeErr = r.observe(ctx, live)
+		out.Condition, writeErr = r.withdrawConfiguration(ctx, live)
 	case len(r.faults) > 0:
 		out.Condition = policy.InvalidCondition(r.faults)
 	default:

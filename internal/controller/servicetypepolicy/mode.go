@@ -39,9 +39,9 @@ func (r *Reconciler) decideMode(ctx context.Context, inForce *v1alpha1.ServiceTy
 	return next, err
 }
 
-// observe returns condition ConfigSynced while Enforce is not in force. In mode Observe it takes back what the operator
+// withdrawConfiguration returns condition ConfigSynced while Enforce is not in force. In mode Observe it takes back what the operator
 // wrote for the scheduler.
-func (r *reconciliation) observe(ctx context.Context, live *corev1.ConfigMap) (metav1.Condition, error) {
+func (r *reconciliation) withdrawConfiguration(ctx context.Context, live *corev1.ConfigMap) (metav1.Condition, error) {
 	if r.mode == v1alpha1.ModeObserve {
 		if err := r.deleteConfigMap(ctx, live); err != nil {
 			return metav1.Condition{}, err

@@ -24,8 +24,8 @@ func newObservingPolicy() *v1alpha1.ServiceTypePolicy {
 	return p
 }
 
-// ready returns condition Ready of the policy as "status/reason".
-func (s *scene) ready() string {
+// readyState returns condition Ready of the policy as "status/reason".
+func (s *scene) readyState() string {
 	c := conditions.Get(s.policy().Status.Conditions, v1alpha1.ConditionReady)
 	return string(c.Status) + "/" + c.Reason
 }
@@ -41,7 +41,7 @@ func TestObserveWritesNothingForTheScheduler(t *testing.T) {
 	status := s.policy().Status
 	check.Equal(t, "mode in force", v1alpha1.ModeObserve, status.Mode)
 	check.Equal(t, "service types", 2, len(status.ServiceTypes))
-	check.Equal(t, "Ready", "True/Observing", s.ready())
+	check.Equal(t, "Ready", "True/Observing", s.readyState())
 }
 
 // TestTheWayBackToObserve: the policy was in force. With mode Observe the operator deletes the scheduler's ConfigMap, and
@@ -59,13 +59,13 @@ func TestTheWayBackToObserve(t *testing.T) {
 	s.settleTo("True/Observing: ")
 	check.That(t, s.rendered() == nil, "the scheduler's ConfigMap exists")
 	check.Equal(t, "PriorityClasses", classes, s.classNames())
-	check.Equal(t, "Ready before the Queue of lab is restored", "False/Restoring", s.ready())
+	check.Equal(t, "Ready before the Queue of lab is restored", "False/Restoring", s.readyState())
 
 	stored := read(s, client.ObjectKeyFromObject(lab), &v1alpha1.CardQuota{})
 	stored.Finalizers = nil
 	check.NoError(t, s.client.Update(s.Context(), stored))
 	s.settle()
-	check.Equal(t, "Ready afterwards", "True/Observing", s.ready())
+	check.Equal(t, "Ready afterwards", "True/Observing", s.readyState())
 
 	s.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.Mode = v1alpha1.ModeEnforce })
 	s.settleTo("True/Synced: ")
@@ -159,7 +159,7 @@ func TestWrittenQuotasStayEnforcedBesideTheScheduler(t *testing.T) {
 	check.NoError(t, s.client.Create(t.Context(), enforcement.Report{Identity: "ours_1", At: s.now, Version: "v1", ConfigHash: "aa"}.Lease(home)))
 	check.Value(s.reconcile())(t)
 	check.Equal(t, "mode in force", v1alpha1.ModeEnforce, s.policy().Status.Mode)
-	check.Equal(t, "Ready", "False/SchedulerRuns", s.ready())
+	check.Equal(t, "Ready", "False/SchedulerRuns", s.readyState())
 }
 
 // watchScheduler lets the operator look for the reports of a scheduler.
