@@ -228,15 +228,12 @@ func (p *planner) usedBelow(name string, seen map[string]bool) card.Quota {
 // setResources sets the limits of CPU and memory that the Queue has. A limit that is left out is that of the parent, in
 // flat queues none. So a flat CardQuota gets the limit of the queues above its Queue.
 func (p *planner) setResources(imported *Import, queue *v1beta1.Queue, below []*v1alpha1.CardQuota) {
-	limits := &v1alpha1.Resources{}
 	for _, limit := range []struct {
-		name    corev1.ResourceName
-		value   **resource.Quantity // set by the loop
-		maximum resource.Quantity   // that the schema of a CardQuota allows
-		below   *resource.Quantity  // the largest limit of the queues below
+		name  corev1.ResourceName
+		below *resource.Quantity // the largest limit of the queues below
 	}{
-		{corev1.ResourceCPU, &limits.CPU, *resource.NewQuantity(maxCPU, resource.DecimalSI), resource.NewMilliQuantity(largestBelow(below, quota.CPU), resource.DecimalSI)},
-		{corev1.ResourceMemory, &limits.Memory, resource.MustParse(maxMemory), resource.NewQuantity(largestBelow(below, quota.Memory), resource.BinarySI)},
+		{corev1.ResourceCPU, resource.NewMilliQuantity(largestBelow(below, quota.CPU), resource.DecimalSI)},
+		{corev1.ResourceMemory, resource.NewQuantity(largestBelow(below, quota.Memory), resource.BinarySI)},
 	} {
 		from, found := p.capabilityOf(queue, limit.name) // from is the queue whose limit it is, "" without one
 		switch {
@@ -255,16 +252,29 @@ func (p *planner) setResources(imported *Import, queue *v1beta1.Queue, below []*
 			imported.addComment("resources.%s: as in spec.capability of the Queue.", limit.name)
 		}
 
-		if found.Cmp(limit.maximum) > 0 {
-			found = limit.maximum
-		}
-		*limit.value = &found
+		imported.limitCompute(limit.name, found)
 	}
 
-	if *limits != (v1alpha1.Resources{}) {
-		imported.Quota.Spec.Resources = limits
-	}
 	imported.commentOtherLimits(queue)
+}
+
+// limitCompute limits CPU or memory of a CardQuota, at most to what its schema allows.
+func (i *Import) limitCompute(name corev1.ResourceName, amount resource.Quantity) {
+	if i.Quota.Spec.Resources == nil {
+		i.Quota.Spec.Resources = &v1alpha1.Resources{}
+	}
+
+	limit := &i.Quota.Spec.Resources.CPU
+	maximum := *resource.NewQuantity(maxCPU, resource.DecimalSI)
+	if name == corev1.ResourceMemory {
+		limit = &i.Quota.Spec.Resources.Memory
+		maximum = resource.MustParse(maxMemory)
+	}
+
+	if amount.Cmp(maximum) > 0 {
+		amount = maximum
+	}
+	*limit = &amount
 }
 
 // commentOtherLimits says which limits of a Queue a CardQuota cannot have.

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -192,30 +191,15 @@ func (i *Import) selectNamespaces(names []string) {
 
 // setLimits sets the limits of CPU and memory, each with its reason. One that nothing states is left out.
 func (i *Import) setLimits(limits corev1.ResourceList, origin string) {
-	own := &v1alpha1.Resources{}
-	for _, limit := range []struct {
-		name    corev1.ResourceName
-		value   **resource.Quantity // set by the loop
-		maximum resource.Quantity   // that the schema of a CardQuota allows
-	}{
-		{corev1.ResourceCPU, &own.CPU, *resource.NewQuantity(maxCPU, resource.DecimalSI)},
-		{corev1.ResourceMemory, &own.Memory, resource.MustParse(maxMemory)},
-	} {
-		stated, isStated := limits[limit.name]
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		stated, isStated := limits[name]
 		if !isStated {
-			i.addComment("resources.%s: left out, because nothing limits it: it is not limited.", limit.name)
+			i.addComment("resources.%s: left out, because nothing limits it: it is not limited.", name)
 			continue
 		}
 
-		i.addComment("resources.%s: %s.", limit.name, origin)
-		if stated.Cmp(limit.maximum) > 0 {
-			stated = limit.maximum
-		}
-		*limit.value = &stated
-	}
-
-	if *own != (v1alpha1.Resources{}) {
-		i.Quota.Spec.Resources = own
+		i.addComment("resources.%s: %s.", name, origin)
+		i.limitCompute(name, stated)
 	}
 }
 
