@@ -295,8 +295,16 @@ func HasOwnedFields(live *v1beta1.Queue) bool {
 // does not prove it: a user may have copied or written it, or the operator has abandoned
 // the Queue since.
 func CreatedByOperator(live *v1beta1.Queue) bool {
-	_, isOurs := managersByField(live.ManagedFields, isOwnApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
-	return isOurs && live.Annotations[v1alpha1.AnnotationCreatedBy] != ""
+	return ownAnnotation(live, v1alpha1.AnnotationCreatedBy) != ""
+}
+
+// ownAnnotation returns the value of an annotation that the operator owns, "" for none. Users may write one of the same
+// key.
+func ownAnnotation(live *v1beta1.Queue, key string) string {
+	if _, isOurs := managersByField(live.ManagedFields, isOwnApply)[annotationField(key)]; isOurs {
+		return live.Annotations[key]
+	}
+	return ""
 }
 
 // HasManagedByLabel reports whether the operator wrote the label LabelManagedBy of the

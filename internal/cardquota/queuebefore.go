@@ -60,11 +60,3 @@ func computeOf(list corev1.ResourceList) corev1.ResourceList {
 	})
 	return kept
 }
-
-// ownAnnotation returns the value of an annotation that the operator owns, "" for none. Users may write one of the same key.
-func ownAnnotation(live *v1beta1.Queue, key string) string {
-	if _, isOurs := managersByField(live.ManagedFields, isOwnApply)[annotationField(key)]; isOurs {
-		return live.Annotations[key]
-	}
-	return ""
-}
