@@ -77,5 +77,5 @@ func (n *NodeInventory) PolicyInForce(read *v1alpha1.ServiceTypePolicy) *v1alpha
 var ModeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
 	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
-	return policy.Mode(before) != policy.Mode(after) || before.Status.Mode != after.Status.Mode
+	return !policy.SameMode(before, after)
 }}

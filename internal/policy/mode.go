@@ -26,6 +26,12 @@ func Mode(inForce *v1alpha1.ServiceTypePolicy) v1alpha1.Mode {
 	}
 }
 
+// SameMode reports whether two versions of a policy have the same mode in force, and say so alike. A status without a mode
+// is not yet decided, even if it means Enforce: a mode that was in force before the policy still counts then.
+func SameMode(a, b *v1alpha1.ServiceTypePolicy) bool {
+	return Mode(a) == Mode(b) && a.Status.Mode == b.Status.Mode
+}
+
 // NextMode returns the mode in force from now on, "" if it cannot be decided yet. inForce has the wanted mode in its
 // spec, and the mode so far in its status. schedulerMayRun says that Cardquota's scheduler may still enforce quotas.
 // Observe waits for its end: to that scheduler, a Queue without its quota has no cards, so all new pods would wait.

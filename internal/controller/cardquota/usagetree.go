@@ -69,7 +69,7 @@ func changesPolicyInForce(before, after client.Object) bool {
 		return false
 	}
 	takesEffect := policy.HasTakenEffect(was) != policy.HasTakenEffect(is)
-	return takesEffect || policy.IsTree(was) != policy.IsTree(is) || policy.Mode(was) != policy.Mode(is)
+	return takesEffect || policy.IsTree(was) != policy.IsTree(is) || !policy.SameMode(was, is)
 }
 
 // localQueues returns the queues that tenants see as LocalCardQuotas in their namespaces, and those below them.
