@@ -30,8 +30,7 @@ func NewRestoredQueue(quota *v1alpha1.CardQuota, live *v1beta1.Queue) DesiredQue
 	desired.Config.Labels = nil
 
 	var before queueBefore
-	record := ownAnnotation(live, v1alpha1.AnnotationBefore)
-	if json.Unmarshal([]byte(record), &before) != nil { // without a record, fields are removed that the operator owns
+	if json.Unmarshal([]byte(ownAnnotation(live, v1alpha1.AnnotationBefore)), &before) != nil { // without a record, fields are removed that the operator owns
 		return desired
 	}
 

@@ -153,7 +153,7 @@ func showUse(ctx context.Context, p *program.Program, c client.Client, namespace
 	case !use.HasPods:
 		return errors.New(strings.Join(r.Gaps, ", and "))
 	case by == byQueue && use.LacksVolcano:
-		return errors.New("Volcano is not installed, so pods have no queue: write --by namespace")
+		return errors.New("without Volcano, which is not installed, pods have no queue: write --by namespace")
 	case by == "" && use.LacksVolcano:
 		by = byNamespace
 	case by == "":

@@ -59,7 +59,7 @@ func TestTopWithoutCardQuotasShowsWhoUsesCards(t *testing.T) {
 // kind. A user who may list pods nowhere learns which right is missing.
 func TestTopByRefusesWhatItCannotCount(t *testing.T) {
 	for command, want := range map[string]string{
-		"top --by queue":               "Volcano is not installed, so pods have no queue",
+		"top --by queue":               "without Volcano, which is not installed, pods have no queue",
 		"top --by card":                "--by card: write namespace or queue",
 		"top --by namespace --watch":   "leave out --watch and --selector",
 		"top --by namespace -l a=b":    "leave out --watch and --selector",

@@ -20,13 +20,17 @@ func (r *reconciliation) observeQueue(ctx context.Context, owner *v1alpha1.CardQ
 	// A CardQuota that inherited a Queue, or whose finalizer a user removed, has none and a written Queue.
 	owns := owner != nil && owner.Name == r.quota.Name
 	isWritten := owns && r.queue != nil && cardquota.HasOwnedFields(r.queue)
-	if !controllerutil.ContainsFinalizer(r.quota, cardquota.Finalizer) && !isWritten {
-		if r.quota.DeletionTimestamp != nil { // another client's finalizer keeps it
-			return ctrl.Result{}, nil
-		}
-		return r.updateStatus(ctx, cardquota.ObservedQueueCondition(r.quota, owner))
+	if controllerutil.ContainsFinalizer(r.quota, cardquota.Finalizer) || isWritten {
+		return r.restoreAndRelease(ctx, owns)
 	}
+	if r.quota.DeletionTimestamp != nil { // another client's finalizer keeps it
+		return ctrl.Result{}, nil
+	}
+	return r.updateStatus(ctx, cardquota.ObservedQueueCondition(r.quota, owner))
+}
 
+// restoreAndRelease restores the Queue of a CardQuota that owns it, and then removes the finalizer.
+func (r *reconciliation) restoreAndRelease(ctx context.Context, owns bool) (ctrl.Result, error) {
 	// A Queue that was just created may not be in the cache.
 	var err error
 	r.queue, err = getQueue(ctx, r.live, r.quota.QueueName())

@@ -18,40 +18,10 @@ import (
 // shared.StatusInterval ago. out is the result of writing the configuration. It requeues for the next look at
 // enforcement, too.
 func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ctrl.Result, error) {
-	input := policy.StatusInput{Policy: r.policy, Mode: r.mode, Sync: out.Condition, Hash: out.hash, Now: r.now}
-
-	// The status says what is in force. A policy that could not be written is not.
-	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil && r.mode != "" {
-		input.Effective = &r.spec
-	}
-
-	// Without a configuration quotas would be enforced by half, so Observe stays until there is one.
-	if r.lastMode == v1alpha1.ModeObserve && r.mode == v1alpha1.ModeEnforce && out.Status != metav1.ConditionTrue {
-		input.Mode = v1alpha1.ModeObserve
-	}
-
-	var err error
-	input.Quotas, err = r.quotasByServiceType(ctx)
+	input, err := r.statusInput(ctx, out)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-
-	input.Enforced, err = r.evaluateEnforcement(ctx, out)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-
-	if r.mode == v1alpha1.ModeObserve {
-		input.Restoring, err = r.findRestoring(ctx)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-
-	if r.guard != nil {
-		input.Guard = r.guard.Latest()
-	}
-
 	r.synced.WithLabelValues(r.policy.Name).Set(shared.BoolGauge(out.Status == metav1.ConditionTrue))
 
 	// A scheduler that ends writes nothing, so no watch reports a heartbeat that is too old.
@@ -70,6 +40,41 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 	}
 
 	return shared.RequeueWithin(result, wait), nil
+}
+
+// statusInput returns everything from which the status is computed. out is the result of writing the configuration.
+func (r *reconciliation) statusInput(ctx context.Context, out configResult) (policy.StatusInput, error) {
+	input := policy.StatusInput{Policy: r.policy, Mode: r.mode, Sync: out.Condition, Hash: out.hash, Now: r.now}
+
+	// The status says what is in force. A policy that could not be written is not.
+	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil && r.mode != "" {
+		input.Effective = &r.spec
+	}
+
+	// Without a configuration quotas would be enforced by half, so Observe stays until there is one.
+	if r.lastMode == v1alpha1.ModeObserve && r.mode == v1alpha1.ModeEnforce && out.Status != metav1.ConditionTrue {
+		input.Mode = v1alpha1.ModeObserve
+	}
+
+	var err error
+	input.Quotas, err = r.quotasByServiceType(ctx)
+	if err != nil {
+		return input, err
+	}
+
+	input.Enforced, err = r.evaluateEnforcement(ctx, out)
+	if err != nil {
+		return input, err
+	}
+
+	if r.mode == v1alpha1.ModeObserve {
+		input.Restoring, err = r.findRestoring(ctx)
+	}
+	if r.guard != nil {
+		input.Guard = r.guard.Latest()
+	}
+
+	return input, err
 }
 
 // evaluateEnforcement evaluates enforcement of the configuration in force. A refused spec

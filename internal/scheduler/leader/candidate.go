@@ -110,12 +110,9 @@ func (c *Candidate) newElection() *election {
 func (c *Candidate) leadBehind(fence *fence) func(context.Context) error {
 	return func(term context.Context) error {
 		// Another scheduler may have started while this process waited for the lease.
-		if err := c.Others.confirmNone(term); err != nil {
+		// confirmNone does not report the end of the term.
+		if err := c.Others.confirmNone(term); err != nil || term.Err() != nil {
 			return err
-		}
-
-		if term.Err() != nil { // confirmNone does not report it
-			return nil
 		}
 
 		// All writes of the scheduler and of its heartbeat pass the fence.
