@@ -205,6 +205,7 @@ func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 		get,delete configmaps volcano-system/another
 		delete configmaps volcano-system/volcano-scheduler-configmap
 		delete configmaps volcano-system/cardquota-scheduler-configmap
+		delete configmaps volcano-system/cardquota-policy-in-force
 		list configmaps volcano-system/
 		delete jobs.batch.volcano.sh tenant/any
 		create customresourcedefinitions.apiextensions.k8s.io /
