@@ -66,6 +66,10 @@ type CardQuotaStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Blocked []BlockedStatus `json:"blocked,omitempty"`
+	// forecast is what mode Enforce would refuse now. It is set in mode Observe only, and only if there is
+	// something to say.
+	// +optional
+	Forecast *CardQuotaForecast `json:"forecast,omitempty"`
 }
 
 // QueueStatus is the state of the Volcano Queue.

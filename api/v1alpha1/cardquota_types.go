@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`,description="whether the quota is proven to be enforced"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Would wait",type=integer,priority=1,JSONPath=`.status.forecast.waiting.total`,description="workloads that would wait if the quota were enforced"
 // +kubebuilder:printcolumn:name="Cards",type=string,priority=1,JSONPath=`.status.summary`,description="used/quota per card"
 // +kubebuilder:printcolumn:name="Pending",type=string,priority=1,JSONPath=`.status.pendingSummary`,description="cards that pending pods request"
 // +kubebuilder:printcolumn:name="Queue",type=string,priority=1,JSONPath=`.status.queue.name`

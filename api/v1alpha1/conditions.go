@@ -140,12 +140,13 @@ const (
 // Reasons of events that are no reasons of a condition: an event of a condition has its reason. Each
 // is emitted once for each transition, as a Warning unless said otherwise.
 const (
-	EventQueueRecreated    = "QueueRecreated"    // On a CardQuota: the Queue did not exist any more and was created again.
-	EventAdopted           = "Adopted"           // Normal, on a CardQuota: it took over an existing Queue and will not delete it.
-	EventConfigSynced      = "ConfigSynced"      // Normal, on a ServiceTypePolicy: for the first time or again.
-	EventConfigCorrected   = "ConfigCorrected"   // On a ServiceTypePolicy, each time another manager changed the scheduler's ConfigMap.
-	EventPriorityClassKept = "PriorityClassKept" // On a ServiceTypePolicy: an existing PriorityClass has another value and is kept.
-	EventGuardRestored     = "GuardRestored"     // On a ServiceTypePolicy: a changed or deleted ValidatingAdmissionPolicy was restored.
-	EventCardsReclaimed    = "CardsReclaimed"    // By the scheduler, on a job of which it reclaimed cards; the message names what it lost and to whom.
-	EventNotEnforced       = "NotEnforced"       // On both kinds: the message begins with the reason of condition Enforced.
+	EventQueueRecreated    = "QueueRecreated"      // On a CardQuota: the Queue did not exist any more and was created again.
+	EventAdopted           = "Adopted"             // Normal, on a CardQuota: it took over an existing Queue and will not delete it.
+	EventConfigSynced      = "ConfigSynced"        // Normal, on a ServiceTypePolicy: for the first time or again.
+	EventConfigCorrected   = "ConfigCorrected"     // On a ServiceTypePolicy, each time another manager changed the scheduler's ConfigMap.
+	EventPriorityClassKept = "PriorityClassKept"   // On a ServiceTypePolicy: an existing PriorityClass has another value and is kept.
+	EventGuardRestored     = "GuardRestored"       // On a ServiceTypePolicy: a changed or deleted ValidatingAdmissionPolicy was restored.
+	EventCardsReclaimed    = "CardsReclaimed"      // By the scheduler, on a job of which it reclaimed cards; the message names what it lost and to whom.
+	EventForecast          = "EnforcementForecast" // Normal, on a CardQuota in mode Observe, at most once an hour: what mode Enforce would change.
+	EventNotEnforced       = "NotEnforced"         // On both kinds: the message begins with the reason of condition Enforced.
 )

@@ -48,6 +48,10 @@ type ServiceTypePolicyStatus struct {
 	// scheduler is the scheduler that reported last.
 	// +optional
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`
+	// forecast is what no CardQuota decides about in mode Observe: cards that no quota limits, and
+	// namespaces that several CardQuotas select.
+	// +optional
+	Forecast *PolicyForecast `json:"forecast,omitempty"`
 }
 
 // ServiceTypeStatus is one service type in force.

@@ -52,6 +52,8 @@ type StatusInput struct {
 	LocalViews *metav1.Condition
 	// Enforced is condition Enforced, nil while it is unknown.
 	Enforced *metav1.Condition
+	// Forecast is what Enforce would refuse, nil for nothing and in mode Enforce.
+	Forecast *v1alpha1.CardQuotaForecast
 	// Now is the transition time of changed conditions.
 	Now time.Time
 }
@@ -83,6 +85,11 @@ func NewStatus(input StatusInput) v1alpha1.CardQuotaStatus {
 		status.BlockedTotal = 0
 	case input.Usage != nil:
 		setUsage(&status, input)
+	}
+
+	status.Forecast = nil
+	if input.Mode == v1alpha1.ModeObserve && ownsQueue(input) {
+		status.Forecast = input.Forecast
 	}
 
 	setConditions(&status, input)

@@ -278,6 +278,23 @@ func fieldErrors(path *field.Path, err error) field.ErrorList {
 	return errs
 }
 
+// ReclaimMatrix returns which service types reclaim from which by the policy in force, none if it reclaims nothing.
+func ReclaimMatrix(inForce *v1alpha1.ServiceTypePolicy) servicetype.Matrix {
+	if inForce == nil {
+		return servicetype.DefaultMatrix()
+	}
+	effective := Effective(inForce.Spec)
+	if effective.Reclaim == v1alpha1.ReclaimOff {
+		return servicetype.Matrix{}
+	}
+	return reclaimMatrix(effective)
+}
+
+// IgnoresComputeOfCardPods reports whether the policy in force limits no CPU and memory of pods with cards.
+func IgnoresComputeOfCardPods(inForce *v1alpha1.ServiceTypePolicy) bool {
+	return inForce != nil && Effective(inForce.Spec).ComputeQuota == v1alpha1.ComputeQuotaIgnoreForCardPods
+}
+
 // reclaimMatrix returns which service types reclaim from which in an effective spec.
 func reclaimMatrix(spec v1alpha1.ServiceTypePolicySpec) servicetype.Matrix {
 	out := make(servicetype.Matrix, len(spec.ServiceTypes))

@@ -47,10 +47,15 @@ func NextMode(inForce *v1alpha1.ServiceTypePolicy, schedulerMayRun bool) v1alpha
 	}
 }
 
-// ObservingCondition returns condition Enforced in mode Observe, of a policy or a CardQuota. It says what comes next.
-func ObservingCondition() metav1.Condition {
+// ObservingCondition returns condition Enforced in mode Observe, of a policy or a CardQuota. It says what Enforce would
+// change, "" for nothing, and what comes next.
+func ObservingCondition(wouldChange string) metav1.Condition {
+	const message = "no quota is enforced, because mode Observe of the ServiceTypePolicy is in force"
+	if wouldChange == "" {
+		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonObserving, message+". Enforce would refuse nothing now: set mode: Enforce, as docs/adopt.md says")
+	}
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonObserving,
-		"no quota is enforced, because mode Observe of the ServiceTypePolicy is in force: look at what CardQuotas would limit, then set mode: Enforce, as docs/adopt.md says")
+		message+". Enforce would change: %s. status.forecast names them: change them or the quotas, then set mode: Enforce, as docs/adopt.md says", wouldChange)
 }
 
 // NotConfiguredByMode returns condition ConfigSynced in mode Observe.

@@ -31,6 +31,8 @@ type StatusInput struct {
 	Guard *Guard
 	// Quotas is the number of CardQuotas by service type.
 	Quotas map[string]int32
+	// Forecast is what no CardQuota decides about in mode Observe, nil for nothing.
+	Forecast *v1alpha1.PolicyForecast
 	// Now is the transition time of conditions that change.
 	Now time.Time
 }
@@ -41,6 +43,7 @@ func StatusFor(input StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	status := *input.Policy.Status.DeepCopy()
 	status.ObservedGeneration = input.Policy.Generation
 	status.Mode = input.Mode
+	status.Forecast = input.Forecast
 
 	// An invalid policy changes nothing, so the status goes on showing what is in force.
 	if input.Effective != nil {

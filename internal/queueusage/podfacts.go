@@ -96,6 +96,11 @@ func (f *PodFacts) recordOf(key types.NamespacedName) *groupRecord {
 	return record
 }
 
+// Request returns what a pod requests. It reads an object once, as a count does.
+func (f *PodFacts) Request(resolver *workload.Resolver, pod *corev1.Pod) *workload.Request {
+	return &f.factsOf(resolver, pod).request
+}
+
 // factsOf returns what a count reads from a pod. It reads an object once, since a changed pod is another object.
 func (f *PodFacts) factsOf(resolver *workload.Resolver, pod *corev1.Pod) *podFacts {
 	facts := f.pods[pod]

@@ -50,6 +50,9 @@ type Input struct {
 	// the conditions of its PodGroups. It does not keep the queue from being deleted either. An
 	// assigned pod that only names the queue itself is charged to no queue.
 	AllowsNamespace func(queue, namespace string) bool
+	// QueueOfNamespace returns the queue for which pods with cards count that name none, "" for none, while quotas are only
+	// observed. Such pods are no members of the queue. nil: they count for none.
+	QueueOfNamespace func(namespace string) string
 	// ServiceTypes is the service type of each queue that has one. It only names holders of cards.
 	ServiceTypes map[string]string
 	// LocalQueues are the queues of which tenants see what waits in their namespace.
@@ -211,8 +214,11 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		c.addEnding(facts, pod, group) // if it is terminating
 	}
 
-	// A waiting pod of another scheduler is not ours to place, so it is not pending here.
-	if queue == "" || (!isAssigned && !ours) {
+	if queue == "" {
+		c.countByNamespace(facts, pod, charge)
+		return
+	}
+	if !isAssigned && !ours { // a waiting pod of another scheduler is not ours to place, so it is not pending here
 		return
 	}
 
@@ -227,6 +233,28 @@ func (c *counter) countPod(pod *corev1.Pod) {
 		usage.addCharge(charge)
 	case workload.IsPending(pod) && isAllowed && c.allowsAbove(queue, pod.Namespace): // ancestors allow it, too
 		c.countPending(usage, queue, pod, group, facts)
+	}
+}
+
+// countByNamespace counts a pod that names no queue for that of its namespace, see Input.QueueOfNamespace. charge is nil
+// for a pod that uses nothing.
+func (c *counter) countByNamespace(facts *podFacts, pod *corev1.Pod, charge *quota.Charge) {
+	hasCards := facts.request.Count > 0 || (charge != nil && len(charge.Cards) > 0)
+	if c.input.QueueOfNamespace == nil || !hasCards {
+		return
+	}
+	queue := c.input.QueueOfNamespace(pod.Namespace)
+	if queue == "" {
+		return
+	}
+
+	usage := c.usageFor(queue)
+	switch {
+	case charge != nil:
+		usage.addCharge(charge)
+	case workload.IsPending(pod):
+		usage.addPending(pod.CreationTimestamp)
+		c.addPendingCards(usage, queue, facts.request.Names, facts.request.Count)
 	}
 }
 

@@ -18,13 +18,13 @@ func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 	out := slices.Clone(entries)
 	for i := range out {
 		entry := &out[i]
-		truncateReference(&entry.Workload)
+		TruncateReference(&entry.Workload)
 		entry.Card = conditions.Truncate(entry.Card, MaxCardLength)
 		entry.Message = conditions.Truncate(entry.Message, conditions.MaxMessageLength)
 		entry.Holders = slices.Clone(entry.Holders)
 		for j := range entry.Holders {
 			holder := &entry.Holders[j]
-			truncateReference(&holder.Workload)
+			TruncateReference(&holder.Workload)
 			holder.Queue = conditions.Truncate(holder.Queue, validation.DNS1123SubdomainMaxLength)
 			holder.ServiceType = conditions.Truncate(holder.ServiceType, validation.DNS1123SubdomainMaxLength)
 		}
@@ -33,8 +33,8 @@ func Truncate(entries []v1alpha1.BlockedStatus) []v1alpha1.BlockedStatus {
 	return out
 }
 
-// truncateReference truncates the names of a workload, but for its namespace, which exists.
-func truncateReference(w *v1alpha1.WorkloadReference) {
+// TruncateReference truncates the names of a workload, but for its namespace, which exists.
+func TruncateReference(w *v1alpha1.WorkloadReference) {
 	w.APIGroup = conditions.Truncate(w.APIGroup, validation.DNS1123SubdomainMaxLength)
 	w.Kind = conditions.Truncate(w.Kind, validation.DNS1123SubdomainMaxLength)
 	w.Name = conditions.Truncate(w.Name, validation.DNS1123SubdomainMaxLength)

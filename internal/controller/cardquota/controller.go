@@ -27,6 +27,7 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/forecast"
 	"cardquota.dev/operator/internal/localquota"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queueusage"
@@ -59,6 +60,8 @@ type Reconciler struct {
 	metrics       *metricsCollector
 	// memberCounts counts the members of queues that are to be deleted.
 	memberCounts *memberCounts
+	// forecastEvents has when an event last said what Enforce would refuse, by CardQuota.
+	forecastEvents sync.Map
 	// moves is locked while a Queue is moved below another one.
 	moves sync.Mutex
 }
@@ -102,6 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if apierrors.IsNotFound(err) {
 			r.throttle.Forget(req.Name)
 			r.metrics.forgetQuota(req.Name)
+			r.forecastEvents.Delete(req.Name)
 			return ctrl.Result{}, r.forgetQueueWrites(ctx, req.Name)
 		}
 		return ctrl.Result{}, err
@@ -328,7 +332,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	counts := r.Reconciler.usage
 	status := cardquota.NewStatus(cardquota.StatusInput{
 		Quota: r.quota, Mode: r.mode, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: counts.Physical(), Unnamed: counts.Unnamed(),
-		Totals: counts.QuotaTotals(), Enforced: r.enforcedCondition(), LocalViews: localquota.ViewsCondition(len(selected)), Now: r.now,
+		Totals: counts.QuotaTotals(), Enforced: r.enforcedCondition(), LocalViews: localquota.ViewsCondition(len(selected)), Forecast: counts.Forecast(r.quota.QueueName()), Now: r.now,
 	})
 
 	r.updateMetrics(&status)
@@ -341,6 +345,9 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	}
 
 	_, wait, err := writer.Write(ctx, status)
+	if err == nil {
+		r.reportForecast(status.Forecast)
+	}
 	return ctrl.Result{RequeueAfter: wait}, err
 }
 
@@ -372,7 +379,7 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 // first count. Without a policy its status is Unknown.
 func (r *reconciliation) enforcedCondition() *metav1.Condition {
 	if r.mode == v1alpha1.ModeObserve {
-		observing := policy.ObservingCondition()
+		observing := policy.ObservingCondition(forecast.Summary(r.Reconciler.usage.Forecast(r.quota.QueueName())))
 		return &observing
 	}
 

@@ -2,6 +2,9 @@ package cardquota
 
 import (
 	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -11,8 +14,24 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/forecast"
 	"cardquota.dev/operator/internal/workload"
 )
+
+// forecastEventInterval is the shortest time between two events that say what Enforce would refuse.
+const forecastEventInterval = time.Hour
+
+// reportForecast emits an event about what Enforce would refuse, at most once an hour for each CardQuota.
+func (r *reconciliation) reportForecast(found *v1alpha1.CardQuotaForecast) {
+	summary := forecast.Summary(found)
+	last, _ := r.forecastEvents.Load(r.quota.Name)
+	at, _ := last.(time.Time)
+	if summary == "" || r.now.Sub(at) < forecastEventInterval {
+		return
+	}
+	r.forecastEvents.Store(r.quota.Name, r.now)
+	r.events.Eventf(r.quota, corev1.EventTypeNormal, v1alpha1.EventForecast, "mode Enforce would change: %s. status.forecast names them", summary)
+}
 
 // observeQueue writes the status in mode Observe. If mode Enforce has written the Queue, it first restores it: the finalizer
 // says so, and is removed last. owner is the CardQuota that owns the queue.

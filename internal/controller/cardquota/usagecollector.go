@@ -65,7 +65,7 @@ type UsageCollector struct {
 	delays    map[string]time.Duration
 	metrics   countMetrics
 	inventory InventorySource
-	// bypassesChanged signals that the result of Bypasses changed.
+	// bypassesChanged signals that the result of Bypasses or PolicyForecast changed.
 	bypassesChanged chan event.TypedGenericEvent[string]
 
 	// The results of earlier counts that a count needs. Only the goroutine that counts reads and writes them.
@@ -135,7 +135,17 @@ func (u *UsageCollector) bypassesByQueue() (enforcement.BypassesByQueue, bool) {
 	return last.queueBypasses, last.queues != nil
 }
 
-// Changed signals that the result of Bypasses changed.
+// Forecast returns what Enforce would refuse in a queue with a CardQuota, nil for nothing and in mode Enforce.
+func (u *UsageCollector) Forecast(queue string) *v1alpha1.CardQuotaForecast {
+	return u.last.Load().forecast.Quotas[queue]
+}
+
+// PolicyForecast returns what no CardQuota decides about in mode Observe, nil for nothing.
+func (u *UsageCollector) PolicyForecast() *v1alpha1.PolicyForecast {
+	return u.last.Load().forecast.Policy
+}
+
+// Changed signals that the result of Bypasses or PolicyForecast changed.
 func (u *UsageCollector) Changed() <-chan event.TypedGenericEvent[string] { return u.bypassesChanged }
 
 // QuotaTotals returns what all CardQuotas grant and the healthy cards, nil before the first

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -17,6 +18,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/cardseconds"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/forecast"
 	"cardquota.dev/operator/internal/queueusage"
 )
 
@@ -49,6 +51,7 @@ type usageCount struct {
 	// bypassesChanged reports whether bypasses differ from the count before, or this is the first count.
 	bypassesChanged bool
 	inventory       *cardinventory.Count // nil before the first count
+	forecast        forecast.Forecast    // empty in mode Enforce
 	inUse           map[cardseconds.Series]card.Count
 	listPodUsages   func() []cardseconds.PodUsage // nil before the first count
 	zone            *time.Location                // of days in bills, nil for UTC
@@ -115,20 +118,23 @@ func (u *UsageCollector) readObjects(stores objectStores) *countedObjects {
 // one. The UsageCollector keeps charges and facts of pods from count to count; this replaces them.
 func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inventory, last *usageCount, now time.Time) *usageCount {
 	var queues map[string]queueusage.Usage
+	allowsNamespace := namespaceCheck(read.owners, read.namespaces)
+	namespaces := observedNamespaces(read)
 	queues, u.lastCharges = queueusage.CountWithCharges(queueusage.Input{
-		Pods:            read.pods,
-		PodGroups:       read.groups,
-		Inventory:       inventory,
-		Nodes:           u.inventory.Nodes(),
-		Quotas:          read.quotas,
-		LastCharges:     u.lastCharges,
-		Facts:           &u.facts,
-		Schedulers:      read.schedulers,
-		AllowsNamespace: namespaceCheck(read.owners, read.namespaces),
-		ServiceTypes:    read.serviceTypes,
-		LocalQueues:     localQueues(read.owners, read.tree),
-		Tree:            read.tree.Queues(),
-		Now:             now,
+		Pods:             read.pods,
+		PodGroups:        read.groups,
+		Inventory:        inventory,
+		Nodes:            u.inventory.Nodes(),
+		Quotas:           read.quotas,
+		LastCharges:      u.lastCharges,
+		Facts:            &u.facts,
+		Schedulers:       read.schedulers,
+		AllowsNamespace:  allowsNamespace,
+		QueueOfNamespace: queueOfNamespace(namespaces),
+		ServiceTypes:     read.serviceTypes,
+		LocalQueues:      localQueues(read.owners, read.tree),
+		Tree:             read.tree.Queues(),
+		Now:              now,
 	})
 
 	u.metrics.observeBindings(u.facts.NewBindings(read.schedulers), read.serviceTypes)
@@ -146,6 +152,12 @@ func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inve
 
 	if len(read.schedulers) > 0 { // without a policy, our schedulers are unknown
 		count.bypasses = enforcement.FindBypasses(read.pods, u.lastCharges, inventory, read.schedulers, u.provenance)
+	}
+
+	if namespaces != nil {
+		input := u.forecastInput(read, inventory, namespaces, allowsNamespace)
+		input.Bypasses = count.bypasses
+		count.forecast = forecast.New(input)
 	}
 
 	// Unchanged bypasses keep the groups of the last count. Its queues are nil if this is the first count.
@@ -180,6 +192,7 @@ func (u *UsageCollector) changedQueues(read *countedObjects, last, count *usageC
 	changed = slices.Concat(changedKeys(last.queues, count.queues, queueusage.Usage.Equal), changedSubtrees(last, count),
 		queuesWithCards(changedKeys(last.physical, count.physical, bothOrNone), count.queues, read.quotas),
 		queuesWithUnknownCards(last.physical, count.physical, sameUnnamed, read.cardQuotas))
+	changed = append(changed, changedKeys(last.forecast.Quotas, count.forecast.Quotas, sameForecast)...)
 	if count.bypassesChanged {
 		changed = append(changed, changedKeys(last.queueBypasses, count.queueBypasses, sameBypasses)...)
 	}
@@ -195,10 +208,12 @@ func (u *UsageCollector) changedQueues(read *countedObjects, last, count *usageC
 	return slices.Compact(changed), delays
 }
 
-// publish makes a count the one that all methods for other goroutines answer by, and signals changed bypasses.
+// publish makes a count the one that all methods for other goroutines answer by. It signals changed bypasses, and a changed
+// forecast of the policy.
 func (u *UsageCollector) publish(count *usageCount) {
+	forecastChanged := !equality.Semantic.DeepEqual(u.last.Load().forecast.Policy, count.forecast.Policy)
 	u.last.Store(count)
-	if count.bypassesChanged {
+	if count.bypassesChanged || forecastChanged {
 		select {
 		case u.bypassesChanged <- event.TypedGenericEvent[string]{}:
 		default: // the receiver has not read the last signal yet

@@ -34,6 +34,8 @@ type bypasses struct {
 
 func (b *bypasses) Bypasses() ([]enforcement.Bypass, bool) { return b.pods, !b.uncounted }
 
+func (b *bypasses) PolicyForecast() *v1alpha1.PolicyForecast { return nil }
+
 func (*bypasses) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 
 // evidenceScene is what the operator sees of a scheduler, and its evaluation of condition Enforced.

@@ -52,10 +52,12 @@ type Guard interface {
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
-// BypassSource provides the pods that use cards that our scheduler did not assign, false
-// before the first count, and signals changes.
+// BypassSource provides what a count of all pods found for the policy: the pods that use cards that our scheduler did not
+// assign, false before the first count, and the forecast. It signals changes.
 type BypassSource interface {
 	Bypasses() ([]enforcement.Bypass, bool)
+	// PolicyForecast returns what no CardQuota decides about in mode Observe, nil for nothing.
+	PolicyForecast() *v1alpha1.PolicyForecast
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/forecast"
 	"cardquota.dev/operator/internal/policy"
 )
 
@@ -69,6 +70,9 @@ func (r *reconciliation) statusInput(ctx context.Context, out configResult) (pol
 
 	if r.mode == v1alpha1.ModeObserve {
 		input.Restoring, err = r.findRestoring(ctx)
+		if r.evidence != nil {
+			input.Forecast = r.evidence.bypasses.PolicyForecast()
+		}
 	}
 	if r.guard != nil {
 		input.Guard = r.guard.Latest()
@@ -98,7 +102,7 @@ func (r *reconciliation) evaluateEnforcement(ctx context.Context, out configResu
 func (r *reconciliation) observedEnforcement() policy.Enforcement {
 	out := policy.UnknownEnforcement()
 	if r.mode == v1alpha1.ModeObserve {
-		out.Condition = policy.ObservingCondition()
+		out.Condition = policy.ObservingCondition(forecast.PolicySummary(r.evidence.bypasses.PolicyForecast()))
 	}
 	if r.mode != r.spec.Mode {
 		out.Until = r.now.Add(leaderPollInterval)

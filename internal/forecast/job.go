@@ -1,0 +1,204 @@
+package forecast
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/waiting"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// job is what starts together: the pods of a PodGroup, a pod without one, or a PodGroup without pods.
+type job struct {
+	workload v1alpha1.WorkloadReference
+	// queue is where it counts, "" for none. namesQueue is false if it counts there by its namespace.
+	queue      string
+	namesQueue bool
+	created    metav1.Time
+	// minimum is how many pods it needs to start.
+	minimum int
+	pods    []*podRequest
+	// canBeEvicted reports whether every pod may be evicted for other queues.
+	canBeEvicted bool
+}
+
+// podRequest is what one pod requests, or one part of what a PodGroup without pods requests.
+type podRequest struct {
+	key     string
+	request quota.Request
+	// denied is why the scheduler would refuse the pod wherever it is, nil if it would not.
+	denied *workload.Refusal
+	// used is what the pod uses, nil if it has no node.
+	used []card.Amount
+	// notOffered are the used cards that its node offers no more, see quota.Charge.
+	notOffered []card.Amount
+	// bypass says how the pod bypasses the schedulers that enforce quotas, "" if it does not.
+	bypass string
+	// placed is the card that the pod gets of its queue, "" for none. isPlaced is also true for pods without cards.
+	placed   card.Name
+	isPlaced bool
+}
+
+// isRunning reports whether a pod of the job has a node.
+func (j *job) isRunning() bool {
+	return slices.ContainsFunc(j.pods, func(p *podRequest) bool { return p.used != nil })
+}
+
+// compareAges orders jobs by when they were created.
+func compareAges(a, b *job) int {
+	return cmp.Or(a.created.Compare(b.created.Time), waiting.CompareWorkloads(&a.workload, &b.workload))
+}
+
+// readJobs returns the jobs of all pods and PodGroups that have or request cards, or that name a queue, the oldest
+// first.
+func (f *forecaster) readJobs() []*job {
+	groups := make(map[types.NamespacedName]*v1beta1.PodGroup, len(f.input.PodGroups))
+	for _, group := range f.input.PodGroups {
+		groups[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] = group
+	}
+
+	jobs := map[types.NamespacedName]*job{}
+	var all []*job
+	for _, pod := range f.input.Pods {
+		if !workload.IsAssigned(pod) && !workload.IsPending(pod) {
+			continue
+		}
+
+		groupKey := types.NamespacedName{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+		one := f.newJob(pod, groups[groupKey])
+		if one == nil {
+			continue
+		}
+
+		of := jobs[groupKey]
+		if groupKey.Name == "" || of == nil {
+			jobs[groupKey] = one
+			all = append(all, one)
+		} else {
+			of.add(one)
+		}
+	}
+
+	for key, group := range groups {
+		if jobs[key] == nil && workload.IsPodGroupPending(group) {
+			all = append(all, f.newJobWithoutPods(group))
+		}
+	}
+	for _, one := range all {
+		slices.SortFunc(one.pods, func(a, b *podRequest) int {
+			return cmp.Or(compareBools(a.used == nil, b.used == nil), cmp.Compare(a.key, b.key))
+		})
+	}
+	slices.SortFunc(all, compareAges)
+	return all
+}
+
+// newJob returns a job with one pod, nil if it neither has or requests cards, nor names a queue.
+func (f *forecaster) newJob(pod *corev1.Pod, group *v1beta1.PodGroup) *job {
+	read := f.input.Facts.Request(&f.resolver, pod)
+	charge, isCharged := f.input.Charges[pod.UID]
+	queue := charge.Queue
+	if !isCharged {
+		queue = f.resolver.Queue(pod, group, "")
+	}
+
+	namesQueue := queue != ""
+	hasCards := read.Count > 0 || read.Denied != nil || len(charge.Cards) > 0
+	if !namesQueue && hasCards {
+		queue = f.input.Namespaces.QueueFor(pod.Namespace)
+	}
+	if !namesQueue && !hasCards {
+		return nil
+	}
+
+	request := &podRequest{key: string(pod.UID), request: read.Request, denied: read.Denied, bypass: f.bypasses[pod.Namespace+"/"+pod.Name]}
+	if !f.resolver.UsesOurScheduler(pod) {
+		request.bypass = "schedulerName is " + pod.Spec.SchedulerName
+	}
+	if isCharged {
+		request.setUsed(&charge)
+	}
+	if f.input.IgnoresComputeOfCardPods && hasCards {
+		request.request.MilliCPU = 0
+		request.request.Memory = 0
+	}
+
+	one := &job{
+		workload: workload.ReferenceFor(pod), queue: queue, namesQueue: namesQueue, created: pod.CreationTimestamp, minimum: 1,
+		pods: []*podRequest{request},
+	}
+	var groupAnnotations map[string]string
+	if group != nil {
+		one.minimum = int(group.Spec.MinMember)
+		groupAnnotations = group.Annotations
+	}
+	one.canBeEvicted = workload.IsEvictable(pod, groupAnnotations)
+	return one
+}
+
+// setUsed sets what the pod uses. The card that it has comes first in its request: a quota for it suffices.
+func (p *podRequest) setUsed(charge *quota.Charge) {
+	p.used = charge.DistinctCards()
+	p.notOffered = charge.NotOffered
+	if p.used == nil {
+		p.used = []card.Amount{} // a pod without cards
+		return
+	}
+
+	has := p.used[0]
+	others := slices.DeleteFunc(slices.Clone(p.request.Names), func(name card.Name) bool { return name == has.Name })
+	p.request.Names = append([]card.Name{has.Name}, others...)
+	p.request.Count = has.Count
+}
+
+// add adds the pods of another job of the same PodGroup.
+func (j *job) add(other *job) {
+	j.pods = append(j.pods, other.pods...)
+	j.canBeEvicted = j.canBeEvicted && other.canBeEvicted
+	if other.created.Before(&j.created) {
+		j.created = other.created
+	}
+
+	// The queue of a pod that is charged stays when the PodGroup moves.
+	if waiting.CompareWorkloads(&other.workload, &j.workload) < 0 {
+		j.workload = other.workload
+	}
+}
+
+// newJobWithoutPods returns the job of a PodGroup that waits without pods. It starts with all that it requests.
+func (f *forecaster) newJobWithoutPods(group *v1beta1.PodGroup) *job {
+	request, denied := waiting.GroupRequest(&f.resolver, group)
+	one := &job{
+		workload: workload.ControllerReference(group, v1beta1.SchemeGroupVersion.Group, "PodGroup"), queue: workload.PodGroupQueue(group),
+		namesQueue: true, created: group.CreationTimestamp,
+	}
+
+	for i, part := range request.Cards {
+		one.pods = append(one.pods, &podRequest{
+			key: group.Namespace + "/" + group.Name + "/" + strconv.Itoa(i), request: quota.Request{Names: part.Names, Count: part.Count}, denied: denied,
+		})
+	}
+	one.minimum = len(one.pods)
+	return one
+}
+
+// compareBools puts false before true.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
