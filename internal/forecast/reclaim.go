@@ -16,7 +16,24 @@ type reclaimer struct {
 	// free is how many of each card no pod would use.
 	free map[card.Name]card.Count
 	// victims are the running jobs that may be evicted, in the order in which they lose cards.
-	victims []*job
+	victims []*victim
+}
+
+// victim is a running job with the cards that it uses.
+type victim struct {
+	*job
+	uses map[card.Name]card.Count
+}
+
+// newVictim returns a job as a victim.
+func newVictim(running *job) *victim {
+	v := &victim{running, map[card.Name]card.Count{}}
+	for _, pod := range running.pods {
+		for _, amount := range pod.used {
+			v.uses[amount.Name] = v.uses[amount.Name].Add(amount.Count)
+		}
+	}
+	return v
 }
 
 // reclaim lists the gangs that would be reclaimed, for jobs whose quota suffices and that find too few free cards. It
@@ -32,11 +49,13 @@ func (f *forecaster) reclaim(placed []*job) {
 		case hasPending:
 			waits = append(waits, job)
 		case job.canBeEvicted && job.isRunning():
-			r.victims = append(r.victims, job)
+			r.victims = append(r.victims, newVictim(job))
 		}
 	}
 
-	slices.SortFunc(r.victims, func(a, b *job) int { return cmp.Or(cmp.Compare(f.priority(a), f.priority(b)), compareAges(b, a)) })
+	slices.SortFunc(r.victims, func(a, b *victim) int {
+		return cmp.Or(cmp.Compare(f.priority(a.job), f.priority(b.job)), compareAges(b.job, a.job))
+	})
 	slices.SortStableFunc(waits, func(a, b *job) int { return cmp.Compare(f.priority(b), f.priority(a)) })
 	for _, job := range waits {
 		r.serve(job)
@@ -68,7 +87,7 @@ func (f *forecaster) freeCards(placed []*job) map[card.Name]card.Count {
 // serve gives a job that waits its cards, the free ones first, and lists the victims that it needs.
 func (r *reclaimer) serve(waits *job) {
 	free := maps.Clone(r.free)
-	var taken []*job
+	var taken []*victim
 	for _, pod := range waits.pods {
 		if pod.used != nil || pod.request.Count == 0 {
 			continue
@@ -82,30 +101,36 @@ func (r *reclaimer) serve(waits *job) {
 	}
 
 	r.free = free
-	for _, victim := range taken {
-		cards := countCards(victim.pods, func(*podRequest) bool { return true })
-		r.listsFor(victim.queue).reclaimed.add(victim, cards, fmt.Sprintf(
+	for _, loses := range taken {
+		cards := countCards(loses.pods, func(*podRequest) bool { return true })
+		r.listsFor(loses.queue).reclaimed.add(loses.job, cards, fmt.Sprintf(
 			"%s %s of namespace %s in queue %s waits for its cards", waits.workload.Kind, waits.workload.Name, waits.workload.Namespace, waits.queue))
 	}
-	r.victims = slices.DeleteFunc(r.victims, func(victim *job) bool { return slices.Contains(taken, victim) })
+	if len(taken) > 0 {
+		r.victims = slices.DeleteFunc(r.victims, func(v *victim) bool { return slices.Contains(taken, v) })
+	}
 }
 
 // cardFor returns the card that a pod gets, "" for none, and the victims of which it takes cards. Their cards are free
 // then.
-func (r *reclaimer) cardFor(waits *job, pod *podRequest, free map[card.Name]card.Count, taken []*job) (name card.Name, victims []*job) {
+func (r *reclaimer) cardFor(waits *job, pod *podRequest, free map[card.Name]card.Count, taken []*victim) (name card.Name, victims []*victim) {
 	for _, name := range pod.request.Names {
 		if free[name] >= pod.request.Count {
 			return name, nil
 		}
 	}
 
+	if r.input.Tree.IsFlat() && !r.input.Matrix.Reclaims(r.typeOf(waits)) { // as most jobs that wait
+		return "", nil
+	}
+
 	found := free[pod.placed]
-	for _, victim := range r.victims {
+	for _, loses := range r.victims {
 		if found >= pod.request.Count {
 			break
 		}
-		if cards := victim.cardsOf(pod.placed); cards > 0 && !slices.Contains(taken, victim) && r.canReclaim(waits, victim, pod.placed) {
-			victims = append(victims, victim)
+		if cards := loses.uses[pod.placed]; cards > 0 && !slices.Contains(taken, loses) && r.canReclaim(waits, loses.job, pod.placed) {
+			victims = append(victims, loses)
 			found = found.Add(cards)
 		}
 	}
@@ -113,39 +138,25 @@ func (r *reclaimer) cardFor(waits *job, pod *podRequest, free map[card.Name]card
 		return "", nil
 	}
 
-	for _, victim := range victims {
-		for _, used := range victim.pods {
-			for _, amount := range used.used {
-				free[amount.Name] = free[amount.Name].Add(amount.Count)
-			}
+	for _, loses := range victims {
+		for name, count := range loses.uses {
+			free[name] = free[name].Add(count)
 		}
 	}
 	return pod.placed, victims
 }
 
-// cardsOf returns how many of a card the job uses.
-func (j *job) cardsOf(name card.Name) (sum card.Count) {
-	for _, pod := range j.pods {
-		for _, amount := range pod.used {
-			if amount.Name == name {
-				sum = sum.Add(amount.Count)
-			}
-		}
-	}
-	return sum
-}
-
 // canReclaim reports whether a job may take a card from another one: by their service types, or in a tree because its
 // queue stays within what it deserves and the other uses more.
-func (r *reclaimer) canReclaim(waits, victim *job, name card.Name) bool {
-	if waits.queue == victim.queue {
+func (r *reclaimer) canReclaim(waits, loses *job, name card.Name) bool {
+	if waits.queue == loses.queue {
 		return false
 	}
-	if r.input.Matrix.CanReclaim(r.typeOf(waits), r.typeOf(victim)) {
+	if r.input.Matrix.CanReclaim(r.typeOf(waits), r.typeOf(loses)) {
 		return true
 	}
 	ofCard := quota.Resource(name)
-	return !r.input.Tree.IsFlat() && r.ledger.AboveDeserved(waits.queue, ofCard) <= 0 && r.ledger.AboveDeserved(victim.queue, ofCard) > 0
+	return !r.input.Tree.IsFlat() && r.ledger.AboveDeserved(waits.queue, ofCard) <= 0 && r.ledger.AboveDeserved(loses.queue, ofCard) > 0
 }
 
 // typeOf returns the service type of the queue of a job.
