@@ -2,169 +2,190 @@ package docs
 
 import (
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
+	"strings"
+	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
-	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/test/framework"
+	"cardquota.dev/operator/test/cluster"
 )
 
-// legacy is a queue from before the installation.
-const legacy = "legacy"
+// TestAdoptingBesideStockVolcano: a platform engineer types every command of docs/adopt.md on a cluster with stock
+// Volcano on which workloads run. Until Enforce no Queue changes, and no scheduler restarts.
+// The forecast names the vcjob that waits with Enforce. Each step after it changes what the page says, and the commands
+// below undo it. On the way back the Queues are as they were. All pods from before keep their node through every step.
+//
+// The node has 8 cards. In Queue legacy Deployment cards uses two and vcjob job one, for which the engineer grants two.
+// Deployment serve of namespace web names no queue, and uses two by Kubernetes' own scheduler.
+func TestAdoptingBesideStockVolcano(t *testing.T) {
+	a := newAdoption(newEngineer(t))
+	turns := a.watchSchedulers()
+	a.startStock()
+	a.startWorkloadsOfVolcano()
+	queues := a.describeQueues()
+	configuration := a.volcanoConfig()
 
-// adoptCluster follows docs/adopt.md on a cluster in use. Running pods continue through every
-// step. Nothing is denied or has to wait before the step that says so. The commands below each
-// step undo it.
-func (e *engineer) adoptCluster(giveBack string) {
-	ran := e.startWorkloadsWithoutQuota()
-	step := func(heading string, blocks int) []string {
-		found := e.sectionCommands("docs/adopt.md", "## "+heading)
-		e.Expect(found).To(HaveLen(blocks), heading)
-		return found
+	a.step("observe", a.observe)
+	a.step("look", func() {
+		a.look(map[string]string{legacy: "job needs nothing", web: "nothing needs serve"})
+		a.Expect(a.describeQueues()).To(Equal(queues), "no Queue changes")
+	})
+	a.expectWithinTenMinutes()
+	a.Expect([]int{turns.countStockRuns(), turns.countHeartbeats()}).To(Equal([]int{1, 0}), "the stock scheduler runs as before")
+
+	a.step("enforce", a.enforce)
+	a.step("workloads name their queue", a.nameQueues)
+	a.step("a quota for each queue", a.limitOneQueue)
+	a.step("no cards without a quota", a.withholdFromOtherQueues)
+	a.step("no bypass of the scheduler", a.refuseBypasses)
+	a.step("cards are taken back", a.takeCardsBack)
+
+	a.step("back", a.goBack)
+	a.Expect(a.describeQueues()).To(ContainElements(queues), "as they were before Enforce")
+	a.step("remove", func() {
+		a.typeCommands(a.sectionCommands(install, "## Remove it")[0])
+		a.checkNothingLeft(cluster.VolcanoNamespace)
+	})
+
+	a.Expect(a.describeQueues()).To(ContainElements(queues), "as they were before the installation")
+	a.Expect(a.volcanoConfig()).To(Equal(configuration), "byte for byte")
+	a.checkSchedulerWorks("after")
+	turns.checkNeverTwo(a.engineer, 2)
+}
+
+// observe asks the plugin with nothing installed, corrects a number of the CardQuotas that it prints, and installs the
+// operator.
+func (a *adoption) observe() {
+	commands := a.blocks("## Observe", 3)
+	found := a.typeCommands(commands[0])
+	a.Expect(found).To(And(MatchRegexp(`NVIDIA-H200 +8 +8 +5 `), ContainSubstring("\n"+web+"\n")), "inventory and top")
+	a.correctQuotas(`quota: 3`, `quota: 2`)
+
+	a.typeCommands(commands[1])
+	a.Expect(a.enforcedCondition()).To(HavePrefix(v1alpha1.ReasonObserving))
+}
+
+// look applies the CardQuotas, and waits until the forecast of each is as given; see describeForecasts. kubectl get shows
+// it, and so does the plugin.
+func (a *adoption) look(want map[string]string) {
+	commands := a.blocks("## Look", 2)
+	a.typeCommands(commands[0])
+	a.Eventually(a.describeForecasts).Should(Equal(want))
+
+	shown := a.typeCommands(commands[1])
+	for name := range want {
+		a.Expect(shown).To(MatchRegexp(`(?m)^%s +.* Observe `, name), "kubectl get cardq")
 	}
-
-	e.checkWhatWouldChange(step("What would change", 1)[0])
-	e.typeCommands(step("Our scheduler takes over", 1)[0])
-	e.Eventually(e.enforcedCondition).Should(HavePrefix("CardBypass: 1 pod holds 1 NVIDIA-H200 "))
-	e.scaleDeployments(map[string]int{"cards": 3, "plain": 2})
-	e.Expect(e.tryBypass()).To(Succeed())
-	e.checkStillRunning(ran)
-
-	quota := step("A quota for each queue", 3)
-	e.typeCommands(quota[0])
-	e.typeCommands(quota[1])
-	e.checkNextPodWaits("cards", 4, legacy)
-	e.scaleDeployments(map[string]int{"plain": 3})
-	e.typeCommands(quota[2])
-	e.scaleDeployments(map[string]int{"cards": 4, "plain": 4})
-	e.typeCommands(quota[1]) // for less than is in use now
-	e.scaleDeployment("cards", 3)
-	e.checkStillRunning(ran)
-
-	unmanaged := step("No cards without a quota", 2)
-	e.typeCommands(unmanaged[0])
-	e.waitUntilLoaded()
-	e.createDeployment("late", "default", 0, 1)
-	e.checkNextPodWaits("late", 1, "default")
-	e.typeCommands(unmanaged[1])
-	e.Eventually(e.countRunning("late")).Should(Equal(1))
-	e.typeCommands(unmanaged[0])
-	e.Expect(e.tryBypass()).To(Succeed())
-
-	past := step("No bypass of the scheduler", 2)
-	e.typeCommands(past[0])
-	e.Eventually(e.tryBypass).Should(MatchError(ContainSubstring(admissionpolicy.BypassPolicyName)))
-	e.typeCommands(past[1])
-	e.Eventually(e.tryBypass).Should(Succeed())
-	e.typeCommands(past[0])
-	e.checkStillRunning(ran)
-
-	tide := step("Cards are taken back", 2)
-	e.typeCommands(tide[0])
-	e.Expect(e.schedulerConfig()).To(HaveKeyWithValue("volcano-scheduler.conf", ContainSubstring("cardreclaim")))
-	e.typeCommands(tide[1])
-	e.Eventually(e.schedulerConfig).Should(HaveKeyWithValue("volcano-scheduler.conf", Not(ContainSubstring("cardreclaim"))))
-	e.checkStillRunning(ran)
-
-	e.typeCommands(quota[2])
-	e.typeCommands(giveBack)
-	e.checkStillRunning(ran)
-	e.typeCommands(`kubectl -n ` + team + ` delete deployment/cards deployment/plain deployment/late job.batch.volcano.sh/job pod/past --cascade=foreground`)
+	a.Expect(shown).To(MatchRegexp(`(?m)^%s +<none> +serve$`, web), "the named workloads")
 }
 
-// checkWhatWouldChange asks kubectl cardquota before the handover. It finds the pod past the scheduler,
-// and with the CardQuotas that it prints itself no queue without a quota.
-func (e *engineer) checkWhatWouldChange(commands string) {
-	e.typeCommands("make kubectl-cardquota BIN=$PWD/dist/plugin\nexport PATH=$PWD/dist/plugin:$PATH")
-	found := check.Value(e.runShell(commands))(e)
-	e.Expect(found).To(And(ContainSubstring("pod/"+team+"/past  Bypass\n"), Not(ContainSubstring("queue/"+legacy+"  QueueWithoutQuota"))), commands)
-	e.Expect(string(check.Value(os.ReadFile(filepath.Join(e.project, "quotas.yaml")))(e))).To(ContainSubstring("name: " + legacy))
+// enforce installs our scheduler, which waits, and then hands over to it. What runs beyond its quota continues, and the
+// next pod waits. Nothing is refused: two pods bypass the scheduler.
+func (a *adoption) enforce() {
+	commands := a.sectionCommands(adopt, "## Enforce")
+	a.typeCommands(commands[0])
+	a.checkContinues()
+	a.typeCommands(commands[1])
+
+	a.Eventually(a.enforcedCondition).Should(HavePrefix("CardBypass: 2 pods hold 2 NVIDIA-H200 "))
+	a.checkNextPodWaits("cards", 3, legacy)
+	a.scaleDeployments(map[string]int{"plain": 2})
+	a.Expect(a.tryBypass()).To(Succeed())
 }
 
-// scaleDeployments scales Deployments.
-func (e *engineer) scaleDeployments(replicas map[string]int) {
-	for name, count := range replicas {
-		e.scaleDeployment(name, int32(count))
+// nameQueues moves Deployment serve into its queue. Its pods are replaced, and none bypasses the scheduler any more.
+func (a *adoption) nameQueues() {
+	a.mayEnd("serve")
+	command := a.blocks("### Workloads name their queue", 1)[0]
+	a.typeCommands(strings.NewReplacer("<namespace>", web, "<deployment>", "serve", "<queue>", web).Replace(command))
+	a.Eventually(a.enforcedCondition).Should(HavePrefix(v1alpha1.ReasonEnforced))
+	a.keepRunningPods()
+}
+
+// limitOneQueue gives another queue a CardQuota, and takes it away again.
+func (a *adoption) limitOneQueue() {
+	a.createQueue(spare)
+	a.createDeployment(spare, spare, 1, 1)
+	a.Eventually(a.countRunning(spare)).Should(Equal(1))
+	a.keepRunningPods()
+	a.addQuota(spare, 1)
+
+	commands := a.blocks("### A quota for each queue", 2)
+	of := strings.NewReplacer("<queue>", spare)
+	a.typeCommands(of.Replace(commands[1]))
+	a.checkNextPodWaits(spare, 2, spare)
+	a.typeCommands(of.Replace(commands[0]))
+	a.scaleDeployments(map[string]int{spare: 2})
+}
+
+// withholdFromOtherQueues gives queues without a CardQuota no cards any more, and undoes that once.
+func (a *adoption) withholdFromOtherQueues() {
+	commands := a.blocks("### No cards without a quota", 2)
+	a.typeCommands(commands[0])
+	a.waitUntilLoaded()
+	a.createDeployment("late", "default", 0, 1)
+	a.checkNextPodWaits("late", 1, "default")
+
+	a.typeCommands(commands[1])
+	a.Eventually(a.countRunning("late")).Should(Equal(1))
+	a.typeCommands(commands[0])
+	a.Expect(a.tryBypass()).To(Succeed())
+}
+
+// refuseBypasses lets the API server refuse pods that bypass the scheduler, and undoes that once.
+func (a *adoption) refuseBypasses() {
+	commands := a.blocks("### No bypass of the scheduler", 2)
+	a.typeCommands(commands[0])
+	a.Eventually(a.tryBypass).Should(MatchError(ContainSubstring(admissionpolicy.BypassPolicyName)))
+	a.typeCommands(commands[1])
+	a.Eventually(a.tryBypass).Should(Succeed())
+	a.typeCommands(commands[0])
+}
+
+// takeCardsBack lets inference take cards back from training, and undoes that.
+func (a *adoption) takeCardsBack() {
+	commands := a.blocks("### Cards are taken back", 2)
+	a.typeCommands(commands[0])
+	a.Expect(a.schedulerConfig()).To(HaveKeyWithValue("volcano-scheduler.conf", ContainSubstring("cardreclaim")))
+	a.typeCommands(commands[1])
+	a.Eventually(a.schedulerConfig).Should(HaveKeyWithValue("volcano-scheduler.conf", Not(ContainSubstring("cardreclaim"))))
+}
+
+// goBack goes back to Observe. Pods that waited beyond their quota start, as cards are free.
+func (a *adoption) goBack() {
+	a.scaleDeployments(map[string]int{"late": 0})
+	a.typeCommands(a.blocks("## Back", 1)[0])
+	a.Eventually(a.countRunning("cards")).Should(Equal(3))
+	a.Expect(a.tryBypass()).To(Succeed())
+	a.Expect(a.readPolicy().Status.Mode).To(Equal(v1alpha1.ModeObserve))
+}
+
+// step runs one step, checks that the pods from before continue, and records how long it took.
+func (a *adoption) step(name string, run func()) {
+	began := time.Now()
+	run()
+	a.checkContinues()
+	a.took = append(a.took, stepTime{name, time.Since(began)})
+}
+
+// expectWithinTenMinutes expects that the steps so far took no longer than the page says.
+func (a *adoption) expectWithinTenMinutes() {
+	sum := time.Duration(0)
+	for _, step := range a.took {
+		sum += step.took
 	}
-	e.Eventually(e.runningCounts(slices.Collect(maps.Keys(replicas))...)).Should(Equal(replicas))
+	check.That(a, sum < 10*time.Minute, "docs/adopt.md says ten minutes, and it took %s", sum)
 }
 
-// checkNextPodWaits scales a Deployment by one pod, for which its queue has no quota.
-func (e *engineer) checkNextPodWaits(name string, replicas int32, queue string) {
-	e.scaleDeployment(name, replicas)
-	e.Eventually(func() ([]corev1.Event, error) {
-		events := &corev1.EventList{}
-		err := e.List(e.ctx, events, client.InNamespace(team), client.MatchingFields{"reason": "InsufficientScalarQuota"})
-		return events.Items, err
-	}).Should(ContainElement(HaveField("Message", HavePrefix(fmt.Sprintf("Queue <%s> has insufficient <%s> quota: ", queue, card)))))
-	e.Expect(e.runningPods(name)).To(HaveLen(int(replicas) - 1))
-}
-
-// enforcedCondition returns reason and message of condition Enforced of the policy, or "".
-func (e *engineer) enforcedCondition() string {
-	condition := meta.FindStatusCondition(e.readPolicy().Status.Conditions, v1alpha1.ConditionEnforced)
-	if condition == nil {
-		return ""
+// logSteps logs how long each step took.
+func (a *adoption) logSteps() {
+	var text strings.Builder
+	for _, step := range a.took {
+		fmt.Fprintf(&text, "\n%6.1f s  %s", step.took.Seconds(), step.name)
 	}
-	return condition.Reason + ": " + condition.Message
-}
-
-// waitUntilLoaded waits until the scheduler uses the written configuration.
-func (e *engineer) waitUntilLoaded() {
-	e.Eventually(func() bool {
-		status := e.readPolicy().Status
-		return status.Scheduler != nil && status.Scheduler.ConfigHash == status.ConfigHash
-	}).Should(BeTrue())
-}
-
-func (e *engineer) readPolicy() *v1alpha1.ServiceTypePolicy {
-	policy := &v1alpha1.ServiceTypePolicy{}
-	e.Eventually(func() error { return e.Get(e.ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy) }).Should(Succeed())
-	return policy
-}
-
-// startWorkloadsWithoutQuota lets the stock schedulers, Volcano's and Kubernetes' own, run all kinds of
-// workloads. They are in a queue without a quota, with cards and without, as a Deployment and
-// as a vcjob, and a pod with a card past Volcano.
-func (e *engineer) startWorkloadsWithoutQuota() map[types.UID]string {
-	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(map[string]int{patient: 0, trainer: 0}))
-	e.Expect(e.Create(e.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: legacy}})).To(Succeed())
-	e.Eventually(framework.Read(e.ctx, e, client.ObjectKey{Name: legacy}, func(queue *v1beta1.Queue) v1beta1.QueueState {
-		return queue.Status.State
-	})).Should(Equal(v1beta1.QueueStateOpen))
-
-	e.createDeployment("cards", legacy, 2, 1)
-	e.createDeployment("plain", legacy, 1, 0)
-	job := builder.Pod(team, "").Label("app", "job").GPUs(1).With(useTestImage)
-	e.Expect(e.Create(e.ctx, builder.VCJob(team, "job").Queue(legacy).Task("work", 1, job).Obj())).To(Succeed())
-
-	// The garbage collector deletes the admission policies some time after their owner.
-	e.Eventually(func() error { return e.Create(e.ctx, e.podForKubeScheduler("past")) }).Should(Succeed())
-	kinds := map[string]int{"cards": 2, "plain": 1, "job": 1, "past": 1, "before": 2}
-	e.Eventually(e.runningCounts(slices.Collect(maps.Keys(kinds))...)).Should(Equal(kinds))
-
-	return e.runningPods(slices.Collect(maps.Keys(kinds))...)
-}
-
-// podForKubeScheduler returns a pod with a card for Kubernetes' scheduler.
-func (e *engineer) podForKubeScheduler(name string) *corev1.Pod {
-	return builder.Pod(team, name).Scheduler("").Label("app", name).GPUs(1).With(useTestImage).Obj()
-}
-
-// tryBypass tries to create another such pod, and returns why it is denied.
-func (e *engineer) tryBypass() error {
-	return e.Create(e.ctx, e.podForKubeScheduler("another"), client.DryRunAll)
+	a.Logf("the steps of docs/adopt.md took:%s", text.String())
 }

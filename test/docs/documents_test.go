@@ -80,14 +80,15 @@ func constantsOf(t *testing.T, file, prefix string) map[string]string {
 }
 
 // TestBreakGlassUsesCommandsOfAdopting: in an emergency an administrator types commands that were tried. Each block
-// of three sections of docs/break-glass.md is one of docs/adopt.md, which TestADayOfAPlatformEngineer types.
+// of three sections of docs/break-glass.md is one of docs/adopt.md, which
+// TestAdoptingBesideStockVolcano types.
 func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
 	breakGlass := readDocument(t, "docs/break-glass.md")
 	adopt := readDocument(t, "docs/adopt.md")
 	for heading, step := range map[string]string{
-		"## Stop evictions":                   "## Cards are taken back",
-		"## Let pods bypass the scheduler":    "## No bypass of the scheduler",
-		"## A queue must run without a quota": "## A quota for each queue",
+		"## Stop evictions":                   "### Cards are taken back",
+		"## Let pods bypass the scheduler":    "### No bypass of the scheduler",
+		"## A queue must run without a quota": "### A quota for each queue",
 	} {
 		check.Contains(t, step, strings.Join(check.Value(Commands(adopt, step))(t), ""), check.Value(Commands(breakGlass, heading))(t)...)
 	}
@@ -95,14 +96,14 @@ func TestBreakGlassUsesCommandsOfAdopting(t *testing.T) {
 
 // TestAdoptingEndsWithThePolicy: an administrator who follows docs/adopt.md to its end has the policy of the README.
 // The first policy of docs/adopt.md, config/samples/adopt.yaml, differs from config/samples/policy.yaml only in the
-// three fields that the steps change.
+// four fields that the steps change.
 func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	var adopt, policy map[string]any
 	for name, into := range map[string]*map[string]any{"adopt": &adopt, "policy": &policy} {
 		check.NoError(t, yaml.UnmarshalStrict([]byte(readDocument(t, "config/samples/"+name+".yaml")), into))
 	}
 	maps.Copy(policy["spec"].(map[string]any), map[string]any{
-		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"schedulerBypassPolicy": "Warn"},
+		"mode": "Observe", "unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"schedulerBypassPolicy": "Warn"},
 	})
 	check.Equal(t, "adopt.yaml", policy, adopt)
 }

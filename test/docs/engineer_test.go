@@ -49,14 +49,15 @@ func newEngineer(t *testing.T) *engineer {
 	e.SetDefaultEventuallyTimeout(2 * time.Minute)
 	e.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 
-	e.cluster = check.Value(cluster.Start(t.Context(), cluster.Options{
+	options := cluster.Options{
 		WithoutKwok: true, WithKubeScheduler: true,
 		RealNode: &cluster.RealNode{
 			Name:   "h200-0",
 			Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"},
 			Cards:  map[corev1.ResourceName]int{"nvidia.com/gpu": 8},
 		},
-	}))(t)
+	}
+	e.cluster = check.Value(cluster.Start(t.Context(), options))(t)
 	t.Cleanup(func() { e.Expect(e.cluster.Stop()).To(Succeed()) })
 
 	scheme := check.Value(deployment.NewScheme())(t)
@@ -101,18 +102,19 @@ func (e *engineer) sectionCommands(document, heading string) []string {
 	return check.Value(Commands(string(check.Value(os.ReadFile(filepath.Join(e.project, document)))(e)), heading))(e)
 }
 
-// typeCommands runs one block of commands as written. It fills in only <registry>,
-// <stock-image>, what Volcano's installer has, and <queue>. After a wait for Enforced it checks
-// that the enforcing pod runs.
-func (e *engineer) typeCommands(block string) {
+// typeCommands runs one block of commands as written. It fills in only <registry>, and
+// <stock-image>, which Volcano's installer has. After a wait for Enforced it checks that the
+// enforcing pod runs. It returns what the commands print.
+func (e *engineer) typeCommands(block string) string {
 	began := time.Now()
-	out, err := e.runShell(strings.NewReplacer("<registry>", registry, "<queue>", legacy,
+	out, err := e.runShell(strings.NewReplacer("<registry>", registry,
 		"<stock-image>", e.stockDeployment().Spec.Template.Spec.Containers[0].Image).Replace(block))
 	e.Logf("$ %s%s(%.1f s)", strings.ReplaceAll(block, "\n", "\n$ "), out, time.Since(began).Seconds())
 	e.Expect(err).NotTo(HaveOccurred())
 	if strings.Contains(block, "Enforced") {
 		e.checkEnforcingPodRuns()
 	}
+	return out
 }
 
 func (e *engineer) runShell(commands string) (string, error) {

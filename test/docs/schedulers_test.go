@@ -121,6 +121,13 @@ func (w *schedulerRuns) countHeartbeats() int {
 	return len(w.ours)
 }
 
+// countStockRuns returns how often a container with the stock scheduler has started.
+func (w *schedulerRuns) countStockRuns() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.stock)
+}
+
 // stockRanAt reports whether the stock scheduler ran at a moment.
 func (w *schedulerRuns) stockRanAt(at time.Time) bool {
 	w.mu.Lock()
