@@ -45,6 +45,10 @@ const (
 	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector" // False: spec.namespaceSelector is invalid. The Queue is not changed.
 	ReasonDraining                 = "Draining"                 // False: the CardQuota is being deleted; its Queue has no quota and is still used.
 
+	// ReasonVolcanoMissing: False, also of Ready and Enforced of a ServiceTypePolicy. The API server lacks kinds of Volcano,
+	// so there is no Queue; the message names them. The operator goes on by itself when they are served.
+	ReasonVolcanoMissing = "VolcanoMissing"
+
 	// In trees of quotas. ReasonParentNotFound, ReasonParentCycle and ReasonTooDeep are reasons here as
 	// well: the Queue is not created or moved.
 	ReasonParentConflict     = "ParentConflict"     // True: the quota is written, spec.parent is left to another field manager.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -33,6 +34,7 @@ import (
 	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/resourceslices"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
+	"cardquota.dev/operator/internal/controller/volcanokinds"
 	"cardquota.dev/operator/internal/webhook"
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
 )
@@ -54,7 +56,11 @@ func main() {
 		ctrl.Log.Error(err, "a list of all pods takes more memory than their cache")
 	}
 
-	if err := run(f); err != nil {
+	err = run(f)
+	if errors.Is(err, errKindsChanged) {
+		err = restart()
+	}
+	if err != nil {
 		ctrl.Log.Error(err, "manager stopped")
 		os.Exit(1)
 	}
@@ -91,14 +97,41 @@ func setUpReports(ctx context.Context, mgr ctrl.Manager, f flags, nodes *control
 	return localquota.Setup(ctx, mgr, localquota.Options{Usage: counts, Bills: keeper})
 }
 
-// run sets up the operator, and runs it until the program is asked to end.
+// run sets up the operator, and runs it until the program is asked to end, or until the API server serves other kinds of
+// Volcano. Then it returns errKindsChanged.
 func run(f flags) error {
-	mgr, webhooks, err := setUpManager(f)
+	asked := ctrl.SetupSignalHandler()
+	ctx, end := context.WithCancelCause(asked)
+	defer end(nil)
+
+	mgr, webhooks, kinds, err := setUpManager(ctx, f)
 	if err != nil {
 		return err
 	}
+	if err := addControllers(ctx, mgr, f, webhooks, kinds.Missing()); err != nil {
+		return err
+	}
 
-	ctx := ctrl.SetupSignalHandler()
+	// Not a part of the manager, which starts nothing while it waits for the cache of a kind that is gone.
+	go kinds.Watch(ctx, func() { end(errKindsChanged) })
+
+	err = mgr.Start(ctx)
+	if errors.Is(context.Cause(ctx), errKindsChanged) && asked.Err() == nil {
+		if err != nil {
+			ctrl.Log.Error(err, "not everything ended in time")
+		}
+		return errKindsChanged
+	}
+	if err != nil {
+		return fmt.Errorf("run manager: %w", err)
+	}
+
+	return nil
+}
+
+// addControllers adds the controllers, the webhooks and the servers to the manager. missingKinds are the kinds of Volcano
+// that the API server lacks.
+func addControllers(ctx context.Context, mgr ctrl.Manager, f flags, webhooks *webhookServer, missingKinds []string) error {
 	if err := addMetricsServer(ctx, mgr, f, newMetricsPage(metrics.Registry)); err != nil {
 		return err
 	}
@@ -112,12 +145,12 @@ func run(f flags) error {
 		return fmt.Errorf("add nodes: %w", err)
 	}
 
-	guard, err := admissionpolicy.Setup(mgr, nodes, false) // false: the names of controllers must differ
+	guard, err := admissionpolicy.Setup(mgr, nodes, missingKinds)
 	if err != nil {
 		return err
 	}
 
-	usageCollector, err := cardquota.Setup(ctx, mgr, cardquota.Options{Metrics: metrics.Registry, Inventory: nodes})
+	usageCollector, err := cardquota.Setup(ctx, mgr, cardquota.Options{Metrics: metrics.Registry, Inventory: nodes, MissingKinds: missingKinds})
 	if err != nil {
 		return err
 	}
@@ -129,7 +162,7 @@ func run(f flags) error {
 	// such pods.
 	err = servicetypepolicy.Setup(ctx, mgr, servicetypepolicy.Options{
 		SchedulerNamespace: f.schedulerNamespace, VolcanoNamespace: f.volcanoNamespace, Metrics: metrics.Registry,
-		Bypasses: usageCollector, Guard: guard, InForce: nodes.PolicyInForce,
+		Bypasses: usageCollector, Guard: guard, InForce: nodes.PolicyInForce, MissingKinds: missingKinds,
 	})
 	if err != nil {
 		return err
@@ -139,21 +172,15 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	if err := addHealthServer(ctx, mgr, f.probeAddress, ready); err != nil {
-		return err
-	}
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("run manager: %w", err)
-	}
-
-	return nil
+	return addHealthServer(ctx, mgr, f.probeAddress, ready)
 }
 
-// setUpManager returns a manager for the API server of the kubeconfig, and the server of its webhooks.
-func setUpManager(f flags) (ctrl.Manager, *webhookServer, error) {
+// setUpManager returns a manager for the API server of the kubeconfig, the server of its webhooks, and the kinds of Volcano
+// that this API server serves.
+func setUpManager(ctx context.Context, f flags) (ctrl.Manager, *webhookServer, *volcanokinds.Kinds, error) {
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
+		return nil, nil, nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 
 	config.QPS = float32(f.qps)
@@ -161,21 +188,26 @@ func setUpManager(f flags) (ctrl.Manager, *webhookServer, error) {
 
 	scheme, err := newScheme()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 
 	webhooks, err := newWebhookServer(f)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 
-	mgr, err := newManager(config, f, scheme, webhooks.server)
-	return mgr, webhooks, err
+	kinds, err := volcanokinds.LookUp(ctx, config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+
+	mgr, err := newManager(config, f, scheme, webhooks.server, kinds)
+	return mgr, webhooks, kinds, err
 }
 
 // newManager returns a manager whose replicas elect a leader. The lock of the election is our own, because
 // its Lease shows the version of the leader.
-func newManager(config *rest.Config, f flags, scheme *runtime.Scheme, webhooks ctrlwebhook.Server) (ctrl.Manager, error) {
+func newManager(config *rest.Config, f flags, scheme *runtime.Scheme, webhooks ctrlwebhook.Server, kinds *volcanokinds.Kinds) (ctrl.Manager, error) {
 	lock, err := leaderlock.New(config, f.operatorNamespace)
 	if err != nil {
 		return nil, err
@@ -184,6 +216,7 @@ func newManager(config *rest.Config, f flags, scheme *runtime.Scheme, webhooks c
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                              scheme,
 		Cache:                               cacheOptions(f),
+		NewCache:                            kinds.NewCache,
 		Metrics:                             metricsserver.Options{BindAddress: noAddress}, // addMetricsServer adds another one
 		WebhookServer:                       webhooks,
 		HealthProbeBindAddress:              noAddress, // addHealthServer adds another one
@@ -198,7 +231,7 @@ func newManager(config *rest.Config, f flags, scheme *runtime.Scheme, webhooks c
 
 	// The lock writes events with the recorder of the manager, which needs the lock first.
 	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity())
-	return mgr, nil
+	return kinds.WrapManager(mgr), nil
 }
 
 // newScheme returns a scheme with all types that the operator reads or writes.

@@ -55,9 +55,13 @@ func RefusedCondition(err error, final bool) metav1.Condition {
 // readyCondition is True when the configuration is written and the scheduler enforces it, and in mode Observe when
 // nothing is left to restore.
 func readyCondition(input StatusInput) metav1.Condition {
+	wantsObserve := input.Policy.Spec.Mode == v1alpha1.ModeObserve
+
 	switch {
-	case input.Policy.Spec.Mode == v1alpha1.ModeObserve && input.Mode != v1alpha1.ModeObserve:
+	case wantsObserve && input.Mode != v1alpha1.ModeObserve:
 		return SchedulerRunsCondition()
+	case !wantsObserve && len(input.MissingKinds) > 0:
+		return VolcanoMissingCondition(input.MissingKinds)
 	case input.Sync.Status != metav1.ConditionTrue:
 		return input.Sync
 	case input.Mode == v1alpha1.ModeObserve:

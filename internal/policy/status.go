@@ -20,6 +20,8 @@ type StatusInput struct {
 	// Mode is the mode in force, "" while it is undecided. Restoring is what is left to restore in mode Observe.
 	Mode      v1alpha1.Mode
 	Restoring Restoring
+	// MissingKinds are the kinds of Volcano that the API server lacks.
+	MissingKinds []string
 	// Sync is condition ConfigSynced. Hash is that of the text that the operator wrote into the
 	// scheduler's ConfigMap, "" when there is none.
 	Sync metav1.Condition

@@ -55,6 +55,8 @@ type Reconciler struct {
 	client    client.Client
 	events    record.EventRecorder
 	inventory InventorySource
+	// missingKinds are the kinds of Volcano that the API server lacks.
+	missingKinds []string
 	// readers are the caches of the objects, by name.
 	readers map[string]client.Reader
 	// guard has the result.
@@ -88,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || object.DeletionTimestamp != nil {
 		return ctrl.Result{}, r.deleteObjects(ctx)
 	}
-	if mode := policy.Mode(r.inventory.PolicyInForce(object)); mode != v1alpha1.ModeEnforce {
+	if mode := r.decideMode(object); mode != v1alpha1.ModeEnforce {
 		return r.withdrawPolicies(ctx, object, mode)
 	}
 
@@ -124,6 +126,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})
 	return result, nil
+}
+
+// decideMode returns the mode in force of the policy that was read. A new policy has Enforce in force before its first
+// status. Without Volcano it is going to observe, so it must refuse no pod before that.
+func (r *Reconciler) decideMode(read *v1alpha1.ServiceTypePolicy) v1alpha1.Mode {
+	inForce := r.inventory.PolicyInForce(read)
+	if len(r.missingKinds) > 0 && read.Spec.Mode != v1alpha1.ModeObserve {
+		return policy.ModeWithoutVolcano(inForce)
+	}
+	return policy.Mode(inForce)
 }
 
 // withdrawPolicies deletes the policies in mode Observe, and says so in condition BypassGuarded. It does nothing while the mode is
@@ -283,17 +295,16 @@ func cacheByName(name string) map[client.Object]cache.ByObject {
 	}
 }
 
-// Setup adds the controller to a manager whose cache has CacheOptions. skipNameValidation
-// allows a second controller in one process, as in tests. It returns the Guard with the
-// result.
-func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation bool) (*Guard, error) {
+// Setup adds the controller to a manager whose cache has CacheOptions. missingKinds are the kinds of Volcano that the API
+// server lacks. It returns the Guard with the result.
+func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, missingKinds []string) (*Guard, error) {
 	chargeCache, err := newChargeCache(mgr)
 	if err != nil {
 		return nil, err
 	}
 
 	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), inventory: nodes, lastApplied: map[string]appliedState{},
-		readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: chargeCache}}
+		missingKinds: missingKinds, readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: chargeCache}}
 
 	// One pending signal stands for all changes before it: the reconcile reads all cards anyway.
 	cards := make(chan event.TypedGenericEvent[string], 1)
@@ -313,7 +324,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, skipNameValidation boo
 		WatchesRawSource(source.Kind(chargeCache, client.Object(&admissionv1.ValidatingAdmissionPolicy{}), onChange)).
 		WatchesRawSource(source.Kind(chargeCache, client.Object(&admissionv1.ValidatingAdmissionPolicyBinding{}), onChange)).
 		WatchesRawSource(source.TypedChannel(cards, onSignal)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &skipNameValidation}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(r)
 	if err != nil {
 		return nil, fmt.Errorf("set up controller: %w", err)

@@ -61,6 +61,22 @@ func TestObserveDeletesTheAdmissionPolicies(t *testing.T) {
 	check.Equal(t, "reason of BypassGuarded", v1alpha1.ReasonObserving, r.guard.Latest().Reason)
 }
 
+// TestANewPolicyRefusesNothingWithoutVolcano: Volcano is missing when the first policy comes, with mode Enforce. It is going
+// to observe, which its status does not say yet. No pod may be refused meanwhile. Enforce that was in force stays.
+func TestANewPolicyRefusesNothingWithoutVolcano(t *testing.T) {
+	r := &Reconciler{inventory: oneNode{}, missingKinds: []string{"Queue"}}
+	for t, tc := range check.Cases(t, map[string]struct{ wanted, inForce, want v1alpha1.Mode }{
+		"a new policy":         {v1alpha1.ModeEnforce, "", v1alpha1.ModeObserve},
+		"Enforce was in force": {v1alpha1.ModeEnforce, v1alpha1.ModeEnforce, v1alpha1.ModeEnforce},
+		"Observe comes":        {v1alpha1.ModeObserve, v1alpha1.ModeEnforce, v1alpha1.ModeEnforce},
+	}) {
+		read := builder.ServiceTypePolicy().Obj()
+		read.Spec.Mode = tc.wanted
+		read.Status.Mode = tc.inForce
+		check.Equal(t, "mode", tc.want, r.decideMode(read))
+	}
+}
+
 // TestGuardConditionIsPassedToTheWriterOfTheStatus: all conditions of the ServiceTypePolicy are one list, which
 // another controller writes. So this controller writes no status. It passes condition BypassGuarded to that
 // controller, with the UID and generation of the policy, and signals each change once.

@@ -62,6 +62,8 @@ type Reconciler struct {
 	memberCounts *memberCounts
 	// forecastEvents has when an event last said what Enforce would refuse, by CardQuota.
 	forecastEvents sync.Map
+	// missingKinds are the kinds of Volcano that the API server lacks.
+	missingKinds []string
 	// moves is locked while a Queue is moved below another one.
 	moves sync.Mutex
 }
@@ -165,6 +167,8 @@ func (r *reconciliation) reconcileQueue(ctx context.Context) (ctrl.Result, error
 		return r.finalizeQueue(ctx, owner, candidates)
 	case owner != nil && owner.Name != r.quota.Name:
 		return r.updateStatus(ctx, cardquota.QueueConflictCondition(name, owner.Name))
+	case r.lacksVolcano(): // no finalizer either: there is nothing to undo
+		return r.updateStatus(ctx, policy.VolcanoMissingCondition(r.missingKinds))
 	}
 
 	return r.syncOwnedQueue(ctx)
@@ -378,7 +382,11 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 // enforcedCondition returns condition Enforced of the CardQuota, nil before the policy has it or before the
 // first count. Without a policy its status is Unknown.
 func (r *reconciliation) enforcedCondition() *metav1.Condition {
-	if r.mode == v1alpha1.ModeObserve {
+	switch {
+	case r.mode == v1alpha1.ModeObserve && r.lacksVolcano():
+		missing := policy.VolcanoMissingCondition(r.missingKinds)
+		return &missing
+	case r.mode == v1alpha1.ModeObserve:
 		observing := policy.ObservingCondition(forecast.Summary(r.Reconciler.usage.Forecast(r.quota.QueueName())))
 		return &observing
 	}

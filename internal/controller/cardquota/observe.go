@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/forecast"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -45,7 +46,18 @@ func (r *reconciliation) observeQueue(ctx context.Context, owner *v1alpha1.CardQ
 	if r.quota.DeletionTimestamp != nil { // another client's finalizer keeps it
 		return ctrl.Result{}, nil
 	}
+
+	if r.lacksVolcano() && (owns || owner == nil) {
+		return r.updateStatus(ctx, policy.VolcanoMissingCondition(r.missingKinds))
+	}
 	return r.updateStatus(ctx, cardquota.ObservedQueueCondition(r.quota, owner))
+}
+
+// lacksVolcano reports whether Enforce is wanted, and cannot be, because the API server lacks kinds of Volcano. A policy
+// that never enforced then observes. While it is deleted its mode stays in force, and Enforce is wanted only without any.
+func (r *reconciliation) lacksVolcano() bool {
+	wantsEnforce := r.mode == v1alpha1.ModeEnforce || (r.policy != nil && r.policy.Spec.Mode != v1alpha1.ModeObserve)
+	return wantsEnforce && len(r.missingKinds) > 0
 }
 
 // restoreAndRelease restores the Queue of a CardQuota that owns it, and then removes the finalizer.

@@ -43,6 +43,8 @@ type Options struct {
 	Metrics metrics.RegistererGatherer
 	// Inventory provides the cards of all nodes.
 	Inventory InventorySource
+	// MissingKinds are the kinds of Volcano that the API server lacks.
+	MissingKinds []string
 }
 
 // Setup adds the controller and its UsageCollector to a manager whose cache has
@@ -59,6 +61,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		selectors:    shared.NewQuotaSelectors(),
 		metrics:      newMetricsCollector(),
 		memberCounts: newMemberCounts(),
+		missingKinds: options.MissingKinds,
 	}
 
 	options.Inventory.OnChange(r.usage.markDirty)

@@ -54,8 +54,10 @@ type Reconciler struct {
 	guard Guard
 	// inForce returns what is in force of a policy that was read.
 	inForce func(*v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
-	synced  *prometheus.GaugeVec
-	history history
+	// missingKinds are the kinds of Volcano that the API server lacks.
+	missingKinds []string
+	synced       *prometheus.GaugeVec
+	history      history
 }
 
 // history is the state of earlier runs. One run at a time reconciles the policy, so it

@@ -19,6 +19,9 @@ import (
 
 // decideMode returns the mode in force from now on, "" if it cannot be decided yet.
 func (r *Reconciler) decideMode(ctx context.Context, inForce *v1alpha1.ServiceTypePolicy) (v1alpha1.Mode, error) {
+	if r.lacksVolcano(inForce) {
+		return policy.ModeWithoutVolcano(inForce), nil
+	}
 	if inForce.Spec.Mode != v1alpha1.ModeObserve || r.evidence == nil {
 		return policy.NextMode(inForce, false), nil
 	}
@@ -37,6 +40,11 @@ func (r *Reconciler) decideMode(ctx context.Context, inForce *v1alpha1.ServiceTy
 		next = v1alpha1.ModeEnforce
 	}
 	return next, err
+}
+
+// lacksVolcano reports whether a policy is to be enforced, and cannot be, because the API server lacks kinds of Volcano.
+func (r *Reconciler) lacksVolcano(p *v1alpha1.ServiceTypePolicy) bool {
+	return len(r.missingKinds) > 0 && p.Spec.Mode != v1alpha1.ModeObserve
 }
 
 // withdrawConfiguration returns condition ConfigSynced while Enforce is not in force. In mode Observe it takes back what the operator

@@ -44,6 +44,8 @@ type Options struct {
 	Guard Guard
 	// InForce returns what is in force of a policy that was read.
 	InForce func(*v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
+	// MissingKinds are the kinds of Volcano that the API server lacks.
+	MissingKinds []string
 }
 
 // Guard provides condition BypassGuarded, nil before it is known, and signals its changes.
@@ -89,6 +91,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		inForce:            options.InForce,
 		schedulerNamespace: options.SchedulerNamespace,
 		volcanoNamespace:   options.VolcanoNamespace,
+		missingKinds:       options.MissingKinds,
 		synced:             newSyncedMetric(),
 	}
 

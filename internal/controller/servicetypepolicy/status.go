@@ -45,7 +45,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 
 // statusInput returns everything from which the status is computed. out is the result of writing the configuration.
 func (r *reconciliation) statusInput(ctx context.Context, out configResult) (policy.StatusInput, error) {
-	input := policy.StatusInput{Policy: r.policy, Mode: r.mode, Sync: out.Condition, Hash: out.hash, Now: r.now}
+	input := policy.StatusInput{Policy: r.policy, Mode: r.mode, MissingKinds: r.missingKinds, Sync: out.Condition, Hash: out.hash, Now: r.now}
 
 	// The status says what is in force. A policy that could not be written is not.
 	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil && r.mode != "" {
@@ -88,6 +88,12 @@ func (r *reconciliation) evaluateEnforcement(ctx context.Context, out configResu
 	if r.evidence == nil {
 		return policy.UnknownEnforcement(), nil
 	}
+	if r.lacksVolcano(r.policy) {
+		missing := policy.VolcanoMissingCondition(r.missingKinds)
+		r.evidence.updateMetric(missing)
+		return policy.Enforcement{Condition: missing}, nil
+	}
+
 	if r.mode != v1alpha1.ModeEnforce {
 		return r.observedEnforcement(), nil
 	}
