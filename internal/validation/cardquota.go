@@ -117,9 +117,13 @@ func checkSelector(result *Result, quota, before *v1alpha1.CardQuota, tree writt
 
 // WarnCardQuotaDeletion warns of running and pending pods in the queue of a CardQuota that
 // is about to be deleted, and of its children. It refuses nothing, so that a directory of
-// CardQuotas can be deleted in any order. all are all CardQuotas.
+// CardQuotas can be deleted in any order. all are all CardQuotas. In mode Observe a deletion stops nothing.
 func WarnCardQuotaDeletion(quota *v1alpha1.CardQuota, all []*v1alpha1.CardQuota, inForce *v1alpha1.ServiceTypePolicy) Result {
 	var result Result
+	if policy.Mode(inForce) == v1alpha1.ModeObserve {
+		return result
+	}
+
 	if quota.DeletionTimestamp == nil && IsTree(inForce) {
 		warnParentDeletion(&result, quota, all)
 	}

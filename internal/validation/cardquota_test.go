@@ -192,17 +192,22 @@ func TestQuotaForACardThatNoNodeOffersWarns(t *testing.T) {
 }
 
 // TestDeletionOfACardQuotaWarnsOfItsPods: without its CardQuota a queue has no quota, so no new pod starts in it. The user
-// who deletes it reads how many cards its running pods use, and how many workloads wait. The deletion is not refused.
+// who deletes it reads how many cards its running pods use, and how many workloads wait. The deletion is not refused. In
+// mode Observe pods start as before, and there is nothing to warn of.
 func TestDeletionOfACardQuotaWarnsOfItsPods(t *testing.T) {
 	setUsed := func(q *v1alpha1.CardQuota) {
 		q.Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Used: 6}, {Name: "NVIDIA-H800"}}
 	}
 
+	observing := &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{Mode: v1alpha1.ModeObserve}}
+
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota       *v1alpha1.CardQuota
+		policy      *v1alpha1.ServiceTypePolicy
 		wantWarning string
 	}{
-		"no pod uses cards": {newQuotaOf8H200("a"), ""},
+		"no pod uses cards":                {quota: newQuotaOf8H200("a")},
+		"pods use 6 cards in mode Observe": {quota: newQuotaOf8H200("a", setUsed), policy: observing},
 		"pods use 6 cards": {
 			quota:       newQuotaOf8H200("a", setUsed),
 			wantWarning: "spec.cards: pods in queue a hold 6 NVIDIA-H200 and continue to run, but no new pod starts: to keep the queue and its quota, set spec.deletionPolicy to Retain",
@@ -218,7 +223,7 @@ func TestDeletionOfACardQuotaWarnsOfItsPods(t *testing.T) {
 			quota: newQuotaOf8H200("a", setUsed, setDeleting),
 		},
 	}) {
-		checkAnswer(t, WarnCardQuotaDeletion(tc.quota, nil, nil), "", tc.wantWarning) // no other CardQuotas, and no policy
+		checkAnswer(t, WarnCardQuotaDeletion(tc.quota, nil, tc.policy), "", tc.wantWarning) // no other CardQuotas
 	}
 }
 

@@ -136,9 +136,10 @@ func warnDeprecated(result *Result, effective v1alpha1.ServiceTypePolicySpec) {
 }
 
 // warnBaseConfigMap warns of a base configuration that the policy cannot be merged into now, and of a missing one, for
-// which the built-in one stands. written is the hash of the configuration that the operator last wrote.
+// which the built-in one stands. In mode Observe the operator writes no configuration. written is the hash of the one that
+// the operator last wrote.
 func warnBaseConfigMap(result *Result, effective v1alpha1.ServiceTypePolicySpec, written string, input PolicyInput) {
-	if input.BaseUnknown {
+	if input.BaseUnknown || effective.Mode == v1alpha1.ModeObserve {
 		return
 	}
 	at := specPath.Child("scheduler", "baseConfigMap")

@@ -36,6 +36,7 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 	setReclaimOff := func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimOff }
 	setReclaimPods := func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimPods }
 	setTree := func(s *v1alpha1.ServiceTypePolicySpec) { s.QueueHierarchy = v1alpha1.QueueHierarchyTree }
+	setObserve := func(s *v1alpha1.ServiceTypePolicySpec) { s.Mode = v1alpha1.ModeObserve }
 	reclaimingFromB := withTypes(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b"}}) // which is not defined
 	reclaimingFromBAndC := withTypes(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b", "c"}})
 
@@ -163,6 +164,7 @@ func TestServiceTypePolicyIsValidated(t *testing.T) {
 			policy:      newPolicy(),
 			wantWarning: "Volcano's built-in default merged with this policy; the base has never existed: there is no ConfigMap volcano-system/volcano-scheduler-configmap",
 		},
+		"a new policy that observes, and there is no base ConfigMap": {policy: newPolicy(setObserve)},
 		"a base that is not YAML, and no rendered ConfigMap": {
 			policy:      newPolicy(),
 			base:        newBase("actions: ["),
