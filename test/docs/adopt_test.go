@@ -57,6 +57,26 @@ func TestAdoptingBesideStockVolcano(t *testing.T) {
 	turns.checkNeverTwo(a.engineer, 2)
 }
 
+// TestObservingWithoutVolcano: on a cluster without Volcano the engineer types the commands of docs/adopt.md up to Look,
+// and those that stop it. The forecast names the Deployment that would wait, and the workloads that need a queue. All pods
+// keep their node, and nothing of Cardquota is left.
+//
+// The node has 8 cards. In namespace llm Deployment cards uses two and job one, for which the engineer grants two.
+// Deployment serve of namespace web uses two. Kubernetes' own scheduler placed all of them.
+func TestObservingWithoutVolcano(t *testing.T) {
+	a := newAdoption(newEngineer(t, func(options *cluster.Options) { options.WithoutVolcano = true }))
+	a.startWorkloadsOfKubernetes()
+
+	a.step("observe", a.observe)
+	a.step("look", func() { a.look(map[string]string{team: "job needs job,cards", web: "nothing needs serve"}) })
+	a.expectWithinTenMinutes()
+
+	a.step("stop observing", func() {
+		a.typeCommands(a.blocks("### Stop observing", 1)[0])
+		a.checkNothingLeft(cluster.VolcanoNamespace)
+	})
+}
+
 // observe asks the plugin with nothing installed, corrects a number of the CardQuotas that it prints, and installs the
 // operator.
 func (a *adoption) observe() {

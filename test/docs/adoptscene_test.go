@@ -91,6 +91,14 @@ func (a *adoption) startWorkloadsOfVolcano() {
 	a.keepRunningPods()
 }
 
+// startWorkloadsOfKubernetes lets Kubernetes' scheduler run Deployments with cards in two namespaces.
+func (a *adoption) startWorkloadsOfKubernetes() {
+	a.startUnqueued(team, "cards", 2)
+	a.startUnqueued(team, "job", 1)
+	a.startUnqueued(web, "serve", 2)
+	a.keepRunningPods()
+}
+
 // startUnqueued lets Kubernetes' scheduler run a Deployment of pods with a card each.
 func (a *adoption) startUnqueued(namespace, name string, replicas int32) {
 	pod := builder.Pod(namespace, name).Scheduler("").GPUs(1).With(useTestImage)

@@ -38,8 +38,8 @@ type engineer struct {
 	path string
 }
 
-// newEngineer starts a cluster of the test's own.
-func newEngineer(t *testing.T) *engineer {
+// newEngineer starts a cluster of the test's own. Changes change its options.
+func newEngineer(t *testing.T, changes ...func(*cluster.Options)) *engineer {
 	if err := cluster.CanRunRealNode(); err != nil {
 		missing.Skip(t, err)
 	}
@@ -57,6 +57,10 @@ func newEngineer(t *testing.T) *engineer {
 			Cards:  map[corev1.ResourceName]int{"nvidia.com/gpu": 8},
 		},
 	}
+	for _, change := range changes {
+		change(&options)
+	}
+
 	e.cluster = check.Value(cluster.Start(t.Context(), options))(t)
 	t.Cleanup(func() { e.Expect(e.cluster.Stop()).To(Succeed()) })
 
