@@ -55,7 +55,7 @@ func findUnobservedQuotas(c *Cluster) []Finding {
 		Problem: fmt.Sprintf("The operator has not seen the last change of %s: %s. If this stays for a minute, it does not run.", conditions.CountThings(len(names), "CardQuota"), listFirst(names))}}
 }
 
-// findOverQuota finds queues that use more cards than their quota.
+// findOverQuota finds queues that use more cards than their quota. In mode Observe that is no fault.
 func findOverQuota(c *Cluster) []Finding {
 	var findings []Finding
 	for _, quota := range c.Quotas {
@@ -66,10 +66,17 @@ func findOverQuota(c *Cluster) []Finding {
 			}
 		}
 
-		if len(cards) > 0 {
-			findings = append(findings, Finding{Severity: Warning, Object: "cardquota/" + quota.Name, Command: describeQuota(quota.Name),
-				Problem: "Its pods hold " + listFirst(cards) + ". They continue to run, and no new pod starts. docs/troubleshooting.md has the four possible reasons."})
+		if len(cards) == 0 {
+			continue
 		}
+		finding := Finding{Severity: Warning, Object: "cardquota/" + quota.Name, Command: describeQuota(quota.Name),
+			Problem: "Its pods hold " + listFirst(cards) + ". They continue to run, and no new pod starts. docs/troubleshooting.md has the four possible reasons."}
+
+		if quota.Status.Mode == v1alpha1.ModeObserve {
+			finding.Severity = Info
+			finding.Problem = "Its pods hold " + listFirst(cards) + ". In mode Observe new pods start all the same. With Enforce those that run would continue, and no new pod would start."
+		}
+		findings = append(findings, finding)
 	}
 
 	return sortedByObject(findings)

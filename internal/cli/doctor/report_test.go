@@ -270,6 +270,10 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 	"OverQuota": func(_ *testing.T, c *Cluster) {
 		c.Quotas[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 10, OverQuotaBy: 2}}
 	},
+	"OverQuota-observing": func(_ *testing.T, c *Cluster) {
+		c.Quotas[0].Status.Mode = v1alpha1.ModeObserve
+		c.Quotas[0].Status.Cards = []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 10, OverQuotaBy: 2}}
+	},
 	"OverAllocated": func(_ *testing.T, c *Cluster) {
 		c.Inventory.Cards[0].Quota = 12
 		c.Inventory.Cards[0].OverAllocatedBy = 4
