@@ -6,6 +6,7 @@ package forecast
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,8 @@ type Input struct {
 	Matrix  servicetype.Matrix
 	// IgnoresComputeOfCardPods reports whether CPU and memory of pods with cards are not limited.
 	IgnoresComputeOfCardPods bool
+	// ListsAll names all workloads of each list, not only those for which a status has room.
+	ListsAll bool
 }
 
 // Forecast is what Enforce would refuse or take back.
@@ -181,7 +184,7 @@ func (f *forecaster) result() Forecast {
 
 	quotas := map[string]*v1alpha1.CardQuotaForecast{}
 	for queue, sum := range sums {
-		if status := sum.status(); f.input.Owners[queue] != nil && status != nil {
+		if status := sum.status(f.mostListed()); f.input.Owners[queue] != nil && status != nil {
 			quotas[queue] = status
 		}
 	}
@@ -197,11 +200,19 @@ func (l *queueLists) addAll(below *queueLists) {
 	l.unknownServiceType.addAll(&below.unknownServiceType)
 }
 
-// status returns the lists as they are in status, nil if all are empty.
-func (l *queueLists) status() *v1alpha1.CardQuotaForecast {
+// mostListed returns how many workloads a list names at most.
+func (f *forecaster) mostListed() int {
+	if f.input.ListsAll {
+		return math.MaxInt
+	}
+	return maxListed
+}
+
+// status returns the lists as they are in status, nil if all are empty. Each names so many workloads at most.
+func (l *queueLists) status(most int) *v1alpha1.CardQuotaForecast {
 	status := &v1alpha1.CardQuotaForecast{
-		Waiting: l.waiting.status(), Reclaimed: l.reclaimed.status(), WithoutQueue: l.withoutQueue.status(),
-		Bypassing: l.bypassing.status(), UnknownServiceType: l.unknownServiceType.status(),
+		Waiting: l.waiting.status(most), Reclaimed: l.reclaimed.status(most), WithoutQueue: l.withoutQueue.status(most),
+		Bypassing: l.bypassing.status(most), UnknownServiceType: l.unknownServiceType.status(most),
 	}
 	if *status == (v1alpha1.CardQuotaForecast{}) {
 		return nil

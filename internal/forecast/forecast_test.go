@@ -292,20 +292,26 @@ func TestAParentSaysWhatItsChildrenSay(t *testing.T) {
 	check.Equal(t, "forecast of queue train", outcome{}, outcomeOf(found.Quotas["train"]))
 }
 
-// TestAListNamesTenWorkloads: a list names the ten youngest workloads, and counts all of them.
+// TestAListNamesTenWorkloads: a list names the ten youngest workloads, and counts all of them. With ListsAll it names all
+// of them, the youngest first.
 func TestAListNamesTenWorkloads(t *testing.T) {
 	s := scene{quotas: quotas(builder.CardQuota("train"))}
 	for i := range 12 {
 		s.pods = append(s.pods, running(fmt.Sprintf("p%02d", i), 1))
 	}
 
-	waits := New(s.newInput()).Quotas["train"].Waiting
+	input := s.newInput()
+	waits := New(input).Quotas["train"].Waiting
 	check.Equal(t, "workloads in all", int32(12), waits.Total)
 	check.Equal(t, "their cards", int64(12), waits.Cards)
 	names := namesOf(waits)
 	check.Equal(t, "named workloads", 10, len(names))
 	check.Equal(t, "the youngest", "p11:1", names[0])
 	check.Contains(t, "its message", waits.Workloads[0].Message, "train", h200, "quota")
+
+	input.ListsAll = true
+	all := namesOf(New(input).Quotas["train"].Waiting)
+	check.Equal(t, "named workloads with ListsAll", append(names, "p01:1", "p00:1"), all)
 }
 
 // TestTheSummaryNamesEachOutcome: one line says how many workloads Enforce would change, and how.

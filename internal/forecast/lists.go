@@ -107,8 +107,8 @@ func (l *workloadList) addAll(other *workloadList) {
 	}
 }
 
-// status returns the list as it is in status, nil if it is empty.
-func (l *workloadList) status() *v1alpha1.ForecastWorkloads {
+// status returns the list as it is in status, nil if it is empty. It names so many workloads at most.
+func (l *workloadList) status(most int) *v1alpha1.ForecastWorkloads {
 	if len(l.entries) == 0 {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (l *workloadList) status() *v1alpha1.ForecastWorkloads {
 	})
 
 	status := &v1alpha1.ForecastWorkloads{Total: int32(min(len(all), math.MaxInt32)), Cards: int64(l.cards)}
-	for _, entry := range all[:min(len(all), maxListed)] {
+	for _, entry := range all[:min(len(all), most)] {
 		shown := *entry
 		shown.Card = conditions.Truncate(shown.Card, waiting.MaxCardLength)
 		shown.Message = conditions.Truncate(shown.Message, conditions.MaxMessageLength)
@@ -131,7 +131,7 @@ func (l *workloadList) status() *v1alpha1.ForecastWorkloads {
 
 // policyStatus returns what no CardQuota decides about, nil for nothing.
 func (f *forecaster) policyStatus() *v1alpha1.PolicyForecast {
-	status := &v1alpha1.PolicyForecast{Unlimited: f.unlimited.status(), AmbiguousNamespacesTotal: int32(min(len(f.ambiguous), math.MaxInt32))}
+	status := &v1alpha1.PolicyForecast{Unlimited: f.unlimited.status(f.mostListed()), AmbiguousNamespacesTotal: int32(min(len(f.ambiguous), math.MaxInt32))}
 	if status.Unlimited == nil {
 		return nil
 	}
