@@ -120,10 +120,7 @@ func (f *forecaster) newJob(pod *corev1.Pod, group *v1beta1.PodGroup) *job {
 		return nil
 	}
 
-	request := &podRequest{key: string(pod.UID), request: read.Request, denied: read.Denied, bypass: f.bypasses[pod.Namespace+"/"+pod.Name]}
-	if !f.resolver.UsesOurScheduler(pod) {
-		request.bypass = "schedulerName is " + pod.Spec.SchedulerName
-	}
+	request := f.newPodRequest(pod, read.Request, read.Denied)
 	if isCharged {
 		request.setUsed(&charge)
 	}
@@ -143,6 +140,15 @@ func (f *forecaster) newJob(pod *corev1.Pod, group *v1beta1.PodGroup) *job {
 	}
 	one.canBeEvicted = workload.IsEvictable(pod, groupAnnotations)
 	return one
+}
+
+// newPodRequest returns what a pod requests, and how it bypasses the schedulers that enforce quotas.
+func (f *forecaster) newPodRequest(pod *corev1.Pod, request quota.Request, denied *workload.Refusal) *podRequest {
+	read := &podRequest{key: string(pod.UID), request: request, denied: denied, bypass: f.bypasses[pod.Namespace+"/"+pod.Name]}
+	if !f.resolver.UsesOurScheduler(pod) {
+		read.bypass = "schedulerName is " + pod.Spec.SchedulerName
+	}
+	return read
 }
 
 // setUsed sets what the pod uses. The card that it has comes first in its request: a quota for it suffices.

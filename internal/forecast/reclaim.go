@@ -114,10 +114,9 @@ func (r *reclaimer) serve(waits *job) {
 // cardFor returns the card that a pod gets, "" for none, and the victims of which it takes cards. Their cards are free
 // then.
 func (r *reclaimer) cardFor(waits *job, pod *podRequest, free map[card.Name]card.Count, taken []*victim) (name card.Name, victims []*victim) {
-	for _, name := range pod.request.Names {
-		if free[name] >= pod.request.Count {
-			return name, nil
-		}
+	isFree := func(name card.Name) bool { return free[name] >= pod.request.Count }
+	if i := slices.IndexFunc(pod.request.Names, isFree); i >= 0 {
+		return pod.request.Names[i], nil
 	}
 
 	if r.input.Tree.IsFlat() && !r.input.Matrix.Reclaims(r.typeOf(waits)) { // as most jobs that wait
