@@ -38,7 +38,7 @@ type scene struct {
 }
 
 // newInput returns the input of the forecast. The pods were created in their order, one a minute, and so were the
-// PodGroups.
+// PodGroups an hour before.
 func (s *scene) newInput() *Input {
 	inventory := card.NewInventory(map[string]card.Node{
 		"h200": {Model: h200, Cards: []card.NodeCard{{Name: h200, Resource: builder.GPU, Count: 16}}},
@@ -79,7 +79,7 @@ func (s *scene) newInput() *Input {
 func (s *scene) addWork(input *Input) {
 	for i, g := range s.groups {
 		group := g.Obj()
-		group.CreationTimestamp.Time = noon.Add(time.Duration(i) * time.Minute)
+		group.CreationTimestamp.Time = noon.Add(time.Duration(i)*time.Minute - time.Hour)
 		input.PodGroups = append(input.PodGroups, group)
 	}
 
@@ -162,6 +162,8 @@ func TestEnforceKeepsTheYoungestWaiting(t *testing.T) {
 				quotas: quotas(train()), groups: groups(gang("g", 2)),
 				pods: pods(running("a", 4).PodGroup("g"), running("b", 4).PodGroup("g"), running("c", 4).PodGroup("g")),
 			}, []string{"a:4"}},
+		"a gang whose pods were created again: as old as its PodGroup": {
+			scene{quotas: quotas(train()), groups: groups(gang("g", 1)), pods: pods(running("a", 4), running("b", 8).PodGroup("g"))}, []string{"a:4"}},
 		"a job without pods": {
 			scene{quotas: quotas(train()), groups: groups(gang("big", 1).Request(`{"NVIDIA-H200":16}`))}, []string{"big:16"}},
 		"a namespace that the quota does not select": {

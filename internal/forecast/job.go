@@ -134,7 +134,8 @@ func (f *forecaster) newJob(pod *corev1.Pod, group *v1beta1.PodGroup) *job {
 		pods: []*podRequest{request},
 	}
 	var groupAnnotations map[string]string
-	if group != nil {
+	if group != nil { // Volcano starts jobs in the order of their PodGroups, whatever became of the pods
+		one.created = group.CreationTimestamp
 		one.minimum = int(group.Spec.MinMember)
 		groupAnnotations = group.Annotations
 	}
