@@ -53,9 +53,25 @@ func (j *job) isRunning() bool {
 	return slices.ContainsFunc(j.pods, func(p *podRequest) bool { return p.used != nil })
 }
 
-// compareAges orders jobs by when they were created.
+// compareAges orders jobs by when they were created. A workload may have several of one second: their pods order these, so
+// that two forecasts of the same pods say the same.
 func compareAges(a, b *job) int {
-	return cmp.Or(a.created.Compare(b.created.Time), waiting.CompareWorkloads(&a.workload, &b.workload))
+	return cmp.Or(a.created.Compare(b.created.Time), waiting.CompareWorkloads(&a.workload, &b.workload), cmp.Compare(a.firstKey(), b.firstKey()))
+}
+
+// firstKey returns the key of the first pod, "" without pods.
+func (j *job) firstKey() string {
+	if len(j.pods) == 0 {
+		return ""
+	}
+	return j.pods[0].key
+}
+
+// jobKey is the PodGroup and the queue of a job. The pods of a PodGroup that has moved stay in the queue that is charged
+// for them, and are a job of their own there.
+type jobKey struct {
+	group types.NamespacedName
+	queue string
 }
 
 // readJobs returns the jobs of all pods and PodGroups that have or request cards, or that name a queue, the oldest
@@ -66,33 +82,13 @@ func (f *forecaster) readJobs() []*job {
 		groups[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] = group
 	}
 
-	jobs := map[types.NamespacedName]*job{}
-	var all []*job
-	for _, pod := range f.input.Pods {
-		if !workload.IsAssigned(pod) && !workload.IsPending(pod) {
-			continue
-		}
-
-		groupKey := types.NamespacedName{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
-		one := f.newJob(pod, groups[groupKey])
-		if one == nil {
-			continue
-		}
-
-		of := jobs[groupKey]
-		if groupKey.Name == "" || of == nil {
-			jobs[groupKey] = one
-			all = append(all, one)
-		} else {
-			of.add(one)
-		}
-	}
-
+	all, hasPods := f.readPods(groups)
 	for key, group := range groups {
-		if jobs[key] == nil && workload.IsPodGroupPending(group) {
+		if !hasPods[key] && workload.IsPodGroupPending(group) {
 			all = append(all, f.newJobWithoutPods(group))
 		}
 	}
+
 	for _, one := range all {
 		slices.SortFunc(one.pods, func(a, b *podRequest) int {
 			return cmp.Or(compareBools(a.used == nil, b.used == nil), cmp.Compare(a.key, b.key))
@@ -100,6 +96,39 @@ func (f *forecaster) readJobs() []*job {
 	}
 	slices.SortFunc(all, compareAges)
 	return all
+}
+
+// readPods returns the jobs of all pods, in no order, and which PodGroups have pods: also such that end, or that a
+// scheduling gate holds, as in a count.
+func (f *forecaster) readPods(groups map[types.NamespacedName]*v1beta1.PodGroup) (all []*job, hasPods map[types.NamespacedName]bool) {
+	jobs := map[jobKey]*job{}
+	hasPods = map[types.NamespacedName]bool{}
+
+	for _, pod := range f.input.Pods {
+		groupKey := types.NamespacedName{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+		if workload.IsFinished(pod) {
+			continue
+		}
+		hasPods[groupKey] = true
+		if !workload.IsAssigned(pod) && !workload.IsPending(pod) {
+			continue
+		}
+
+		one := f.newJob(pod, groups[groupKey])
+		if one == nil {
+			continue
+		}
+
+		key := jobKey{groupKey, one.queue}
+		of := jobs[key]
+		if groupKey.Name == "" || of == nil {
+			jobs[key] = one
+			all = append(all, one)
+		} else {
+			of.add(one)
+		}
+	}
+	return all, hasPods
 }
 
 // newJob returns a job with one pod, nil if it neither has or requests cards, nor names a queue.
@@ -167,15 +196,14 @@ func (p *podRequest) setUsed(charge *quota.Charge) {
 	p.request.Count = has.Count
 }
 
-// add adds the pods of another job of the same PodGroup.
+// add adds the pods of another job of the same PodGroup and queue.
 func (j *job) add(other *job) {
 	j.pods = append(j.pods, other.pods...)
 	j.canBeEvicted = j.canBeEvicted && other.canBeEvicted
+	j.namesQueue = j.namesQueue && other.namesQueue
 	if other.created.Before(&j.created) {
 		j.created = other.created
 	}
-
-	// The queue of a pod that is charged stays when the PodGroup moves.
 	if waiting.CompareWorkloads(&other.workload, &j.workload) < 0 {
 		j.workload = other.workload
 	}

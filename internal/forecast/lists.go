@@ -78,7 +78,8 @@ func (l *workloadList) add(of *job, cards cardCounts, message string) {
 	})
 }
 
-// addEntry adds an entry to that of the same workload, or else as another one.
+// addEntry adds an entry to that of the same workload, or else as another one. Of two with the same time the first by card
+// and message stays, in whatever order they come.
 func (l *workloadList) addEntry(added *v1alpha1.ForecastWorkload) {
 	l.cards = l.cards.Add(card.Count(added.Count))
 	if l.entries == nil {
@@ -93,7 +94,8 @@ func (l *workloadList) addEntry(added *v1alpha1.ForecastWorkload) {
 	}
 
 	had.Count = int64(card.Count(had.Count).Add(card.Count(added.Count)))
-	if had.Since.Before(&added.Since) {
+	isYounger := cmp.Or(added.Since.Compare(had.Since.Time), cmp.Compare(had.Card, added.Card), cmp.Compare(had.Message, added.Message)) > 0
+	if isYounger {
 		had.Since = added.Since
 		had.Card = added.Card
 		had.Message = added.Message
