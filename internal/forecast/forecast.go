@@ -96,7 +96,7 @@ func New(input *Input) Forecast {
 
 	var placed []*job
 	for _, job := range f.readJobs() {
-		if f.input.Owners[job.queue] == nil {
+		if !f.isLimited(job.queue) {
 			f.listUnlimited(job)
 			continue
 		}
@@ -107,6 +107,12 @@ func New(input *Input) Forecast {
 
 	f.reclaim(placed)
 	return f.result()
+}
+
+// isLimited reports whether a CardQuota limits a queue: its own, or that of a queue above it.
+func (f *forecaster) isLimited(queue string) bool {
+	owns := func(at string) bool { return f.input.Owners[at] != nil }
+	return owns(queue) || slices.ContainsFunc(f.input.Tree.Ancestors(queue), owns)
 }
 
 // listUnlimited lists a job with cards that no CardQuota counts.
@@ -143,6 +149,9 @@ func (f *forecaster) listByMembership(job *job) {
 	}
 
 	owner := f.input.Owners[job.queue]
+	if owner == nil { // a queue below that of a CardQuota
+		return
+	}
 	if _, isKnown := f.input.TypeFor(owner.Spec.ServiceType); !isKnown && owner.Spec.ServiceType != "" {
 		lists.unknownServiceType.add(job, all, fmt.Sprintf(
 			"service type %s of CardQuota %s is not in the ServiceTypePolicy: add it there, or change spec.serviceType", owner.Spec.ServiceType, owner.Name))

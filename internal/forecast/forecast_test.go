@@ -34,6 +34,7 @@ type scene struct {
 	pods       []*builder.PodBuilder
 	groups     []*builder.PodGroupBuilder
 	isTree     bool
+	queues     []*v1beta1.Queue // without a CardQuota
 	bypasses   []enforcement.Bypass
 }
 
@@ -57,7 +58,7 @@ func (s *scene) newInput() *Input {
 	input.Owners = cardquota.OwnersByQueue(quotas)
 	input.Tree = quota.Flat.WithFlat(cardquota.FlatLimits(input.Owners))
 	if s.isTree {
-		input.Tree = cardquota.NewTree(quotas, nil, v1alpha1.UnmanagedIgnore).Queues()
+		input.Tree = cardquota.NewTree(quotas, s.queues, v1alpha1.UnmanagedIgnore).Queues()
 	}
 
 	input.Namespaces = NewNamespaces(input.Owners, input.Tree, s.namespaces)
@@ -278,6 +279,24 @@ func TestWaitingWorkWithinItsQuotaReclaims(t *testing.T) {
 	}
 }
 
+// TestCardsThatNodesDoNotOfferAreNeitherFreeNorReclaimed: node h200 offers 16 cards. A pod with 8 other ones, on a node that
+// offers them no more, leaves these 16 free, and is not reclaimed: no other pod could get its cards.
+func TestCardsThatNodesDoNotOfferAreNeitherFreeNorReclaimed(t *testing.T) {
+	serve := builder.CardQuota("serve").Card(h200, 16).ServiceType("inference")
+	forecastWith := func(all ...*builder.PodBuilder) outcome {
+		s := scene{quotas: quotas(builder.CardQuota("train").Card(h200, 24), serve), pods: append(all, running("gone", 8).UID("gone"))}
+		input := s.newInput()
+		charge := input.Charges["gone"]
+		charge.NotOffered = charge.Cards
+		input.Charges["gone"] = charge
+		return outcomeOf(New(input).Quotas["train"])
+	}
+
+	waits := pending("i", 8).Queue("serve").Card(h200)
+	check.Equal(t, "8 of 16 cards are free", outcome{}, forecastWith(running("b", 8), waits))
+	check.Equal(t, "none is free", outcome{Reclaimed: []string{"b:8"}}, forecastWith(running("b", 8), running("c", 8).Annotation(v1beta1.PodPreemptable, "false"), waits))
+}
+
 // TestAParentSaysWhatItsChildrenSay: in a tree a quota of an ancestor keeps work waiting, too, and the forecast of a
 // parent has the workloads of its children.
 func TestAParentSaysWhatItsChildrenSay(t *testing.T) {
@@ -292,6 +311,21 @@ func TestAParentSaysWhatItsChildrenSay(t *testing.T) {
 	check.Equal(t, "forecast of queue other, whose parent has 8 cards", waits, outcomeOf(found.Quotas["other"]))
 	check.Equal(t, "forecast of the parent", waits, outcomeOf(found.Quotas["org"]))
 	check.Equal(t, "forecast of queue train", outcome{}, outcomeOf(found.Quotas["train"]))
+}
+
+// TestAQuotaLimitsQueuesWithoutACardQuotaBelow: Queue hand has no CardQuota, and stands below that of one with 8 cards. Its
+// work uses that quota, so it is not unlimited, and leaves less for the other queue below.
+func TestAQuotaLimitsQueuesWithoutACardQuotaBelow(t *testing.T) {
+	s := scene{
+		isTree: true, queues: []*v1beta1.Queue{builder.Queue("hand").Quota(`{"NVIDIA-H200":8}`).Parent("org").Obj()},
+		quotas: quotas(builder.CardQuota("org").ServiceType("").Card(h200, 8), train().Parent("org")),
+		pods:   pods(running("a", 6).Queue("hand"), running("b", 4), pending("c", 4).Queue("hand")),
+	}
+
+	found := New(s.newInput())
+	check.Equal(t, "forecast of queue train", outcome{Waiting: []string{"b:4"}}, outcomeOf(found.Quotas["train"]))
+	check.Equal(t, "forecast of the parent", outcome{Waiting: []string{"c:4", "b:4"}}, outcomeOf(found.Quotas["org"]))
+	check.That(t, found.Quotas["hand"] == nil && found.Policy == nil, "hand has a forecast of its own, or is not limited")
 }
 
 // TestAListNamesTenWorkloads: a list names the ten youngest workloads, and counts all of them. With ListsAll it names all

@@ -25,12 +25,14 @@ type victim struct {
 	uses map[card.Name]card.Count
 }
 
-// newVictim returns a job as a victim.
+// newVictim returns a job as a victim. Cards that its nodes do not offer help no other job.
 func newVictim(running *job) *victim {
 	v := &victim{running, map[card.Name]card.Count{}}
 	for _, pod := range running.pods {
 		for _, amount := range pod.used {
-			v.uses[amount.Name] = v.uses[amount.Name].Add(amount.Count)
+			if !slices.Contains(pod.notOffered, amount) {
+				v.uses[amount.Name] = v.uses[amount.Name].Add(amount.Count)
+			}
 		}
 	}
 	return v
@@ -62,20 +64,23 @@ func (f *forecaster) reclaim(placed []*job) {
 	}
 }
 
-// freeCards returns the cards that are free if only what fits the quotas runs.
+// freeCards returns the cards that are free if only what fits the quotas runs. Cards that nodes do not offer are none of
+// the healthy ones.
 func (f *forecaster) freeCards(placed []*job) map[card.Name]card.Count {
 	free := map[card.Name]card.Count{}
 	maps.Copy(free, f.input.Healthy)
 	for _, charge := range f.input.Charges {
 		for _, amount := range charge.DistinctCards() {
-			free[amount.Name] = free[amount.Name].Sub(amount.Count)
+			if charge.IsInInventory(quota.Resource(amount.Name)) {
+				free[amount.Name] = free[amount.Name].Sub(amount.Count)
+			}
 		}
 	}
 
 	for _, job := range placed {
 		for _, pod := range job.pods {
 			for _, amount := range pod.used {
-				if !pod.isPlaced {
+				if !pod.isPlaced && !slices.Contains(pod.notOffered, amount) {
 					free[amount.Name] = free[amount.Name].Add(amount.Count)
 				}
 			}
@@ -158,8 +163,14 @@ func (r *reclaimer) canReclaim(waits, loses *job, name card.Name) bool {
 	return !r.input.Tree.IsFlat() && r.ledger.AboveDeserved(waits.queue, ofCard) <= 0 && r.ledger.AboveDeserved(loses.queue, ofCard) > 0
 }
 
-// typeOf returns the service type of the queue of a job.
-func (f *forecaster) typeOf(j *job) string { return f.input.Owners[j.queue].Spec.ServiceType }
+// typeOf returns the service type of the queue of a job, "" for a queue that no CardQuota owns.
+func (f *forecaster) typeOf(j *job) string {
+	owner := f.input.Owners[j.queue]
+	if owner == nil {
+		return ""
+	}
+	return owner.Spec.ServiceType
+}
 
 // priority returns the priority of the service type of a job, 0 for an unknown one.
 func (f *forecaster) priority(j *job) int32 {
