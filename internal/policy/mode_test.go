@@ -88,7 +88,7 @@ func TestReadyInModeObserveSaysWhatIsLeftToRestore(t *testing.T) {
 			input.Mode = tc.mode
 			input.Restoring = tc.restoring
 			input.Sync = NotConfiguredByMode()
-			input.Enforced = Enforcement{Condition: ObservingCondition("")}
+			input.Enforced = Enforcement{Condition: ObservingCondition("", true, nil)}
 		})
 
 		got := StatusFor(input)

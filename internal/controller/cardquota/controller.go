@@ -334,9 +334,10 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	}
 
 	counts := r.Reconciler.usage
+	found, isKnown := r.readForecast()
 	status := cardquota.NewStatus(cardquota.StatusInput{
 		Quota: r.quota, Mode: r.mode, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: counts.Physical(), Unnamed: counts.Unnamed(),
-		Totals: counts.QuotaTotals(), Enforced: r.enforcedCondition(), LocalViews: localquota.ViewsCondition(len(selected)), Forecast: counts.Forecast(r.quota.QueueName()), Now: r.now,
+		Totals: counts.QuotaTotals(), Enforced: r.enforcedCondition(), LocalViews: localquota.ViewsCondition(len(selected)), Forecast: found, Now: r.now,
 	})
 
 	r.updateMetrics(&status)
@@ -349,7 +350,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	}
 
 	_, wait, err := writer.Write(ctx, status)
-	if err == nil {
+	if err == nil && isKnown {
 		r.reportForecast(status.Forecast)
 	}
 	return ctrl.Result{RequeueAfter: wait}, err
@@ -387,7 +388,8 @@ func (r *reconciliation) enforcedCondition() *metav1.Condition {
 		missing := policy.VolcanoMissingCondition(r.missingKinds)
 		return &missing
 	case r.mode == v1alpha1.ModeObserve:
-		observing := policy.ObservingCondition(forecast.Summary(r.Reconciler.usage.Forecast(r.quota.QueueName())))
+		found, isKnown := r.readForecast()
+		observing := policy.ObservingCondition(forecast.Summary(found), isKnown, r.quota.Status.Conditions)
 		return &observing
 	}
 

@@ -22,6 +22,16 @@ import (
 // forecastEventInterval is the shortest time between two events that say what Enforce would refuse.
 const forecastEventInterval = time.Hour
 
+// readForecast returns what Enforce would refuse. Before a count knows it, that is what the status says: another run of the
+// operator wrote it.
+func (r *reconciliation) readForecast() (found *v1alpha1.CardQuotaForecast, isKnown bool) {
+	found, isKnown = r.Reconciler.usage.Forecast(r.quota.QueueName())
+	if !isKnown {
+		found = r.quota.Status.Forecast
+	}
+	return found, isKnown
+}
+
 // reportForecast emits an event about what Enforce would refuse, at most once an hour for each CardQuota.
 func (r *reconciliation) reportForecast(found *v1alpha1.CardQuotaForecast) {
 	summary := forecast.Summary(found)

@@ -135,14 +135,17 @@ func (u *UsageCollector) bypassesByQueue() (enforcement.BypassesByQueue, bool) {
 	return last.queueBypasses, last.queues != nil
 }
 
-// Forecast returns what Enforce would refuse in a queue with a CardQuota, nil for nothing and in mode Enforce.
-func (u *UsageCollector) Forecast(queue string) *v1alpha1.CardQuotaForecast {
-	return u.last.Load().forecast.Quotas[queue]
+// Forecast returns what Enforce would refuse in a queue with a CardQuota, nil for nothing. isKnown is false before the
+// first count in mode Observe, and in mode Enforce.
+func (u *UsageCollector) Forecast(queue string) (found *v1alpha1.CardQuotaForecast, isKnown bool) {
+	last := u.last.Load()
+	return last.forecast.Quotas[queue], last.observes
 }
 
-// PolicyForecast returns what no CardQuota decides about in mode Observe, nil for nothing.
-func (u *UsageCollector) PolicyForecast() *v1alpha1.PolicyForecast {
-	return u.last.Load().forecast.Policy
+// PolicyForecast returns what no CardQuota decides about in mode Observe, nil for nothing. isKnown is as that of Forecast.
+func (u *UsageCollector) PolicyForecast() (found *v1alpha1.PolicyForecast, isKnown bool) {
+	last := u.last.Load()
+	return last.forecast.Policy, last.observes
 }
 
 // Changed signals that the result of Bypasses or PolicyForecast changed.

@@ -51,10 +51,12 @@ type usageCount struct {
 	// bypassesChanged reports whether bypasses differ from the count before, or this is the first count.
 	bypassesChanged bool
 	inventory       *cardinventory.Count // nil before the first count
-	forecast        forecast.Forecast    // empty in mode Enforce
-	inUse           map[cardseconds.Series]card.Count
-	listPodUsages   func() []cardseconds.PodUsage // nil before the first count
-	zone            *time.Location                // of days in bills, nil for UTC
+	// observes reports whether the count made a forecast, as in mode Observe.
+	observes      bool
+	forecast      forecast.Forecast
+	inUse         map[cardseconds.Series]card.Count
+	listPodUsages func() []cardseconds.PodUsage // nil before the first count
+	zone          *time.Location                // of days in bills, nil for UTC
 }
 
 // countedObjects are the objects that a count reads, and what follows from CardQuotas, Queues and the policy alone.
@@ -75,7 +77,7 @@ type countedObjects struct {
 }
 
 // countUsage counts once, publishes the result, and returns the queues whose CardQuotas are to be reconciled. After
-// the first count that is allQueues. It counts nothing before all nodes were read.
+// the first count, and the first one in another mode, that is allQueues. It counts nothing before all nodes were read.
 func (u *UsageCollector) countUsage(stores objectStores) []string {
 	inventory, known := u.inventory.Inventory()
 	if !known {
@@ -87,7 +89,7 @@ func (u *UsageCollector) countUsage(stores objectStores) []string {
 	last := u.last.Load()
 	count := u.countObjects(read, inventory, last, now)
 	wakeups := []string{allQueues}
-	if last.queues != nil {
+	if last.queues != nil && last.observes == count.observes {
 		wakeups, u.delays = u.changedQueues(read, last, count, now)
 	}
 
@@ -157,6 +159,7 @@ func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inve
 	if namespaces != nil {
 		input := u.forecastInput(read, inventory, namespaces, allowsNamespace)
 		input.Bypasses = count.bypasses
+		count.observes = true
 		count.forecast = forecast.New(input)
 	}
 
@@ -211,7 +214,8 @@ func (u *UsageCollector) changedQueues(read *countedObjects, last, count *usageC
 // publish makes a count the one that all methods for other goroutines answer by. It signals changed bypasses, and a changed
 // forecast of the policy.
 func (u *UsageCollector) publish(count *usageCount) {
-	forecastChanged := !equality.Semantic.DeepEqual(u.last.Load().forecast.Policy, count.forecast.Policy)
+	last := u.last.Load()
+	forecastChanged := last.observes != count.observes || !equality.Semantic.DeepEqual(last.forecast.Policy, count.forecast.Policy)
 	u.last.Store(count)
 	if count.bypassesChanged || forecastChanged {
 		select {

@@ -34,7 +34,7 @@ type bypasses struct {
 
 func (b *bypasses) Bypasses() ([]enforcement.Bypass, bool) { return b.pods, !b.uncounted }
 
-func (b *bypasses) PolicyForecast() *v1alpha1.PolicyForecast { return nil }
+func (b *bypasses) PolicyForecast() (*v1alpha1.PolicyForecast, bool) { return nil, !b.uncounted }
 
 func (*bypasses) Changed() <-chan event.TypedGenericEvent[string] { return nil }
 

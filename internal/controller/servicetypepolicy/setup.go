@@ -58,8 +58,9 @@ type Guard interface {
 // assign, false before the first count, and the forecast. It signals changes.
 type BypassSource interface {
 	Bypasses() ([]enforcement.Bypass, bool)
-	// PolicyForecast returns what no CardQuota decides about in mode Observe, nil for nothing.
-	PolicyForecast() *v1alpha1.PolicyForecast
+	// PolicyForecast returns what no CardQuota decides about in mode Observe, nil for nothing, and false before the first count
+	// in this mode.
+	PolicyForecast() (*v1alpha1.PolicyForecast, bool)
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 

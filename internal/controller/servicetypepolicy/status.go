@@ -71,7 +71,7 @@ func (r *reconciliation) statusInput(ctx context.Context, out configResult) (pol
 	if r.mode == v1alpha1.ModeObserve {
 		input.Restoring, err = r.findRestoring(ctx)
 		if r.evidence != nil {
-			input.Forecast = r.evidence.bypasses.PolicyForecast()
+			input.Forecast, _ = r.readForecast()
 		}
 	}
 	if r.guard != nil {
@@ -103,12 +103,23 @@ func (r *reconciliation) evaluateEnforcement(ctx context.Context, out configResu
 	return r.evidence.evaluateEnforcement(ctx, r.policy, r.policy.Status.ConfigHash, out.Message, r.now)
 }
 
+// readForecast returns what no CardQuota decides about. Before a count knows it, that is what the status says: another run
+// of the operator wrote it.
+func (r *reconciliation) readForecast() (found *v1alpha1.PolicyForecast, isKnown bool) {
+	found, isKnown = r.evidence.bypasses.PolicyForecast()
+	if !isKnown {
+		found = r.policy.Status.Forecast
+	}
+	return found, isKnown
+}
+
 // observedEnforcement returns condition Enforced while Enforce is not in force. If another mode is wanted, no watch says
 // when it can come into force.
 func (r *reconciliation) observedEnforcement() policy.Enforcement {
 	out := policy.UnknownEnforcement()
 	if r.mode == v1alpha1.ModeObserve {
-		out.Condition = policy.ObservingCondition(forecast.PolicySummary(r.evidence.bypasses.PolicyForecast()))
+		found, isKnown := r.readForecast()
+		out.Condition = policy.ObservingCondition(forecast.PolicySummary(found), isKnown, r.policy.Status.Conditions)
 	}
 	if r.mode != r.spec.Mode {
 		out.Until = r.now.Add(leaderPollInterval)
