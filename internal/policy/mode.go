@@ -52,12 +52,14 @@ func NextMode(inForce *v1alpha1.ServiceTypePolicy, schedulerMayRun bool) v1alpha
 // condition of that kind among those of the status, written, stays.
 func ObservingCondition(wouldChange string, isKnown bool, written []metav1.Condition) metav1.Condition {
 	const message = "no quota is enforced, because mode Observe of the ServiceTypePolicy is in force"
+
 	if !isKnown {
 		if before := conditions.Get(written, v1alpha1.ConditionEnforced); before.Reason == v1alpha1.ReasonObserving {
 			return conditions.New(before.Status, before.Reason, "%s", before.Message)
 		}
 		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonObserving, message+". What Enforce would change is not counted yet: wait for the first count of all pods")
 	}
+
 	if wouldChange == "" {
 		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonObserving, message+". Enforce would refuse nothing now: set mode: Enforce, as docs/adopt.md says")
 	}
