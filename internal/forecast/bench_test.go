@@ -77,3 +77,23 @@ func BenchmarkForecast(b *testing.B) {
 		New(input)
 	}
 }
+
+// BenchmarkReclaimInVain forecasts for 5,000 alike pods of inference that wait within their quota for more cards than one
+// node offers, beside 20,000 gangs of training that they may reclaim from.
+func BenchmarkReclaimInVain(b *testing.B) {
+	const h100 = "NVIDIA-H100"
+	s := scene{quotas: quotas(builder.CardQuota("train").Card(h200, 100_000), builder.CardQuota("serve").Card(h100, 100_000).ServiceType("inference"))}
+	for i := range 20_000 {
+		s.pods = append(s.pods, running(fmt.Sprint("train-", i), 1))
+	}
+	for i := range 5000 {
+		s.pods = append(s.pods, pending(fmt.Sprint("serve-", i), 16).Queue("serve").Card(h100))
+	}
+
+	input := s.newInput()
+	check.Must(b, New(input).Quotas["train"] == nil, "nothing is reclaimed")
+	b.ReportAllocs()
+	for b.Loop() {
+		New(input)
+	}
+}

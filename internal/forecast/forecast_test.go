@@ -270,6 +270,13 @@ func TestWaitingWorkWithinItsQuotaReclaims(t *testing.T) {
 		"training beyond its quota: its cards are free then": {
 			scene{quotas: quotas(train(), serve()), pods: pods(running("a", 8), running("b", 8), pending("i", 8).Queue("serve").Card(h200))},
 			outcome{Waiting: []string{"b:8"}}},
+		"two alike that nothing suffices for, and a smaller one: the gang for that": {
+			scene{
+				quotas: quotas(big, builder.CardQuota("serve").Card(h200, 64).ServiceType("inference")),
+				pods: pods(running("a", 8), running("b", 8), pending("i", 24).Queue("serve").Card(h200), pending("j", 24).Queue("serve").Card(h200),
+					pending("k", 8).Queue("serve").Card(h200)),
+			},
+			outcome{Reclaimed: []string{"b:8"}}},
 		"inference beyond its own quota takes nothing": {
 			scene: scene{quotas: quotas(big, builder.CardQuota("serve").Card(h200, 4).ServiceType("inference")), pods: pods(
 				running("a", 16), pending("i", 8).Queue("serve").Card(h200))}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
@@ -17,7 +18,27 @@ type reclaimer struct {
 	free map[card.Name]card.Count
 	// victims are the running jobs that may be evicted, in the order in which they lose cards.
 	victims []*victim
+	// inVain are the requests that found too few cards since victims last lost some. Those of many jobs are alike, and each
+	// would look at all victims again.
+	inVain map[searchedRequests]bool
 }
+
+// searchedRequests are the cards that a job of a queue waits for. Jobs with the same find the same.
+type searchedRequests struct{ queue, requests string }
+
+// newSearchedRequests returns the cards that a job waits for.
+func newSearchedRequests(waits *job) searchedRequests {
+	var requests strings.Builder
+	for _, pod := range waits.pods {
+		if pod.waitsForCards() {
+			fmt.Fprintln(&requests, pod.request.Count, pod.placed, pod.request.Names)
+		}
+	}
+	return searchedRequests{waits.queue, requests.String()}
+}
+
+// waitsForCards reports whether the pod requests cards and has no node.
+func (p *podRequest) waitsForCards() bool { return p.used == nil && p.request.Count > 0 }
 
 // victim is a running job with the cards that it uses.
 type victim struct {
@@ -42,11 +63,11 @@ func newVictim(running *job) *victim {
 // takes as few as are needed: those of the service type with the lowest priority first, of these the youngest, which
 // lose the least work. Nothing is taken if it does not suffice for the whole job.
 func (f *forecaster) reclaim(placed []*job) {
-	r := &reclaimer{forecaster: f, free: f.freeCards(placed)}
+	r := &reclaimer{forecaster: f, free: f.freeCards(placed), inVain: map[searchedRequests]bool{}}
 	var waits []*job
 	for _, job := range placed {
 		isPlaced := !slices.ContainsFunc(job.pods, func(p *podRequest) bool { return !p.isPlaced })
-		switch hasPending := slices.ContainsFunc(job.pods, func(p *podRequest) bool { return p.used == nil && p.request.Count > 0 }); {
+		switch hasPending := slices.ContainsFunc(job.pods, (*podRequest).waitsForCards); {
 		case !isPlaced:
 		case hasPending:
 			waits = append(waits, job)
@@ -91,14 +112,20 @@ func (f *forecaster) freeCards(placed []*job) map[card.Name]card.Count {
 
 // serve gives a job that waits its cards, the free ones first, and lists the victims that it needs.
 func (r *reclaimer) serve(waits *job) {
+	searched := newSearchedRequests(waits)
+	if r.inVain[searched] {
+		return
+	}
+
 	free := maps.Clone(r.free)
 	var taken []*victim
 	for _, pod := range waits.pods {
-		if pod.used != nil || pod.request.Count == 0 {
+		if !pod.waitsForCards() {
 			continue
 		}
 		name, victims := r.cardFor(waits, pod, free, taken)
 		if name == "" {
+			r.inVain[searched] = true
 			return
 		}
 		taken = append(taken, victims...)
@@ -112,6 +139,7 @@ func (r *reclaimer) serve(waits *job) {
 			"%s %s of namespace %s in queue %s waits for its cards", waits.workload.Kind, waits.workload.Name, waits.workload.Namespace, waits.queue))
 	}
 	if len(taken) > 0 {
+		clear(r.inVain) // cards of victims that the job does not need are free now
 		r.victims = slices.DeleteFunc(r.victims, func(v *victim) bool { return slices.Contains(taken, v) })
 	}
 }
