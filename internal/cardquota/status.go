@@ -89,7 +89,7 @@ func NewStatus(input StatusInput) v1alpha1.CardQuotaStatus {
 
 	status.Forecast = nil
 	if input.Mode == v1alpha1.ModeObserve && ownsQueue(input) {
-		status.Forecast = input.Forecast
+		status.Forecast = input.Forecast.DeepCopy() // the answer of the API server overwrites the status, and others read the input
 	}
 
 	setConditions(&status, input)

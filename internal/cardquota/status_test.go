@@ -503,3 +503,19 @@ func TestMoreNamespacesThanViewsSetACondition(t *testing.T) {
 		check.Contains(t, "condition for 51", condition, "False/"+v1alpha1.ReasonTooManyNamespaces, "selects 51 namespaces")
 	}
 }
+
+// TestTheStatusHasACopyOfTheForecast: the answer of the API server overwrites the status that was written, and other
+// goroutines read the forecast of the last count. In mode Enforce the status has none.
+func TestTheStatusHasACopyOfTheForecast(t *testing.T) {
+	quota := builder.CardQuota("team").Obj()
+	foretold := &v1alpha1.CardQuotaForecast{Waiting: &v1alpha1.ForecastWorkloads{Total: 1}}
+	input := StatusInput{Quota: quota, Mode: v1alpha1.ModeObserve, Sync: ObservedQueueCondition(quota, quota), Forecast: foretold, Tree: Flat}
+
+	status := NewStatus(input)
+	check.Equal(t, "forecast in mode Observe", foretold, status.Forecast)
+	status.Forecast.Waiting.Total = 7
+	check.Equal(t, "what the count found", int32(1), foretold.Waiting.Total)
+
+	input.Mode = v1alpha1.ModeEnforce
+	check.Equal(t, "forecast in mode Enforce", (*v1alpha1.CardQuotaForecast)(nil), NewStatus(input).Forecast)
+}

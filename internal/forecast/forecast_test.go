@@ -366,7 +366,7 @@ func TestTheSummaryNamesEachOutcome(t *testing.T) {
 
 	found := New(s.newInput())
 	check.Equal(t, "summary of queue train",
-		"1 workload would wait (1 card), 1 workload would lose cards to other queues (8 cards), 1 workload of another scheduler (1 card)",
+		"1 workload would wait (1 card), 1 workload would lose cards to other queues (8 cards), 1 workload would bypass the scheduler (1 card)",
 		Summary(found.Quotas["train"]))
 	check.Equal(t, "summary of the policy", "1 workload that no CardQuota counts (1 card)", PolicySummary(found.Policy))
 	check.Equal(t, "summary of nothing", "", Summary(nil)+PolicySummary(nil))

@@ -96,3 +96,13 @@ func TestReadyInModeObserveSaysWhatIsLeftToRestore(t *testing.T) {
 		check.Equal(t, "mode in the status", tc.mode, got.Mode)
 	}
 }
+
+// TestTheStatusOfThePolicyHasACopyOfTheForecast: the answer of the API server overwrites the status that was written, and
+// other goroutines read the forecast of the last count.
+func TestTheStatusOfThePolicyHasACopyOfTheForecast(t *testing.T) {
+	foretold := &v1alpha1.PolicyForecast{AmbiguousNamespacesTotal: 1}
+	status := StatusFor(newStatusInput(func(input *StatusInput) { input.Forecast = foretold }))
+	check.Equal(t, "forecast", foretold, status.Forecast)
+	status.Forecast.AmbiguousNamespacesTotal = 7
+	check.Equal(t, "what the count found", int32(1), foretold.AmbiguousNamespacesTotal)
+}

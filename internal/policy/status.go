@@ -45,7 +45,7 @@ func StatusFor(input StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	status := *input.Policy.Status.DeepCopy()
 	status.ObservedGeneration = input.Policy.Generation
 	status.Mode = input.Mode
-	status.Forecast = input.Forecast
+	status.Forecast = input.Forecast.DeepCopy() // the answer of the API server overwrites the status, and others read the input
 
 	// An invalid policy changes nothing, so the status goes on showing what is in force.
 	if input.Effective != nil {
