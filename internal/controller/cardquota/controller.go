@@ -368,9 +368,10 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 
 	// In a tree, a CardQuota without a service type is meant to be a parent, before it has children.
 	isParent := status.Children > 0 || (!r.tree.IsFlat() && r.quota.Spec.ServiceType == "")
-	if !isParent { // the children of a parent report its cards
+	if !isParent { // the children of a parent report its cards and workloads
 		numbers.cards = status.Cards
 		numbers.isInTree = !r.tree.IsFlat()
+		numbers.forecast = newForecastMetrics(status.Forecast)
 		if r.usage != nil {
 			numbers.oldest = r.usage.OldestPending.Time
 			numbers.oldestWithinQuota = r.usage.OldestWithinQuota.Time

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/queueusage"
@@ -17,7 +18,9 @@ type countMetrics struct {
 	// lastCount has no series before the first count, as in a replica that does not lead.
 	lastCount *prometheus.GaugeVec
 	unowned   *shared.GaugeSet
-	waited    *prometheus.HistogramVec
+	// unlimited and ambiguous have a series in mode Observe only, and only for a number that is not 0.
+	unlimited, ambiguous *shared.GaugeSet
+	waited               *prometheus.HistogramVec
 }
 
 func newCountMetrics() countMetrics {
@@ -32,6 +35,10 @@ func newCountMetrics() countMetrics {
 		}, nil),
 		unowned: shared.NewGaugeSet("cardquota_unowned_quota_cards",
 			"Quota of a queue without a CardQuota, in whole cards. Such a Queue was retained, or a user writes its annotation.", labels...),
+		unlimited: shared.NewGaugeSet("cardquota_forecast_unlimited_cards",
+			"Cards of workloads that no CardQuota counts, so that no quota limits them. Only in mode Observe. Absent without such cards."),
+		ambiguous: shared.NewGaugeSet("cardquota_forecast_ambiguous_namespaces",
+			"Namespaces that several CardQuotas select, and whose pods use cards and name no queue, so that they count for none. Only in mode Observe. Absent without such namespaces."),
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cardquota_pod_bound_seconds",
 			Help:    "Histogram: time from the creation of a pod until it was bound to a node, by the service type of its queue and the card that it holds. A pod that may hold one of several cards counts once.",
@@ -42,7 +49,7 @@ func newCountMetrics() countMetrics {
 
 // collectors returns the metrics for registration.
 func (m *countMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.duration, m.lastCount, m.unowned, m.waited}
+	return []prometheus.Collector{m.duration, m.lastCount, m.unowned, m.unlimited, m.ambiguous, m.waited}
 }
 
 // Metrics returns metrics like those that Setup registers, for their descriptions.
@@ -60,6 +67,20 @@ func (m *countMetrics) setUnowned(unowned map[string]card.Quota) {
 		}
 	}
 	m.unowned.Replace(series...)
+}
+
+// setPolicyForecast replaces the metrics of what no CardQuota decides about, nil for nothing.
+func (m *countMetrics) setPolicyForecast(f *v1alpha1.PolicyForecast) {
+	var cards, namespaces []shared.GaugeValue
+	if f != nil && f.Unlimited != nil {
+		cards = append(cards, shared.GaugeValue{Value: float64(f.Unlimited.Cards)})
+	}
+	if f != nil && f.AmbiguousNamespacesTotal > 0 {
+		namespaces = append(namespaces, shared.GaugeValue{Value: float64(f.AmbiguousNamespacesTotal)})
+	}
+
+	m.unlimited.Replace(cards...)
+	m.ambiguous.Replace(namespaces...)
 }
 
 // setLastCount records when the last count began.

@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/forecast"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -39,6 +40,12 @@ var (
 	blockedDesc = prometheus.NewDesc("cardquota_blocked_cards",
 		"Cards for which pods and jobs of a queue wait, by the reason that `status.blocked` of the CardQuota has. Absent for a reason without cards.",
 		[]string{"queue", "reason"}, nil)
+	forecastWorkloadsDesc = prometheus.NewDesc("cardquota_forecast_workloads",
+		"Workloads of a queue that mode Enforce would treat differently now, by outcome. Only in mode Observe. Absent for an outcome without workloads.",
+		[]string{"queue", "outcome"}, nil)
+	forecastCardsDesc = prometheus.NewDesc("cardquota_forecast_cards",
+		"Cards that the workloads of a queue use or request that mode Enforce would treat differently now, by outcome. Only in mode Observe. Absent for an outcome without workloads.",
+		[]string{"queue", "outcome"}, nil)
 )
 
 // metricsCollector collects the metrics of all CardQuotas. It builds the series at every
@@ -63,6 +70,23 @@ type queueMetrics struct {
 	oldest, oldestWithinQuota time.Time
 	// blocked are the cards that wait, by reason.
 	blocked map[v1alpha1.BlockedReason]card.Count
+	// forecast is what Enforce would do in mode Observe.
+	forecast []forecastMetrics
+}
+
+// forecastMetrics are the numbers of one outcome of the forecast.
+type forecastMetrics struct {
+	outcome          string
+	workloads, cards int64
+}
+
+// newForecastMetrics returns the numbers of a forecast. It keeps nothing of the status, which its write overwrites.
+func newForecastMetrics(f *v1alpha1.CardQuotaForecast) []forecastMetrics {
+	var numbers []forecastMetrics
+	for _, outcome := range forecast.Outcomes(f) {
+		numbers = append(numbers, forecastMetrics{outcome.Name, int64(outcome.Workloads.Total), outcome.Workloads.Cards})
+	}
+	return numbers
 }
 
 // newQueueMetrics returns the description of a CardQuota's queue, without numbers.
@@ -93,7 +117,7 @@ func (m *metricsCollector) forgetQuota(quota string) {
 
 // Describe implements prometheus.Collector.
 func (m *metricsCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{quotaDesc, usedDesc, pendingDesc, overDesc, deservedDesc, infoDesc, oldestDesc, oldestWithinQuotaDesc, blockedDesc} {
+	for _, desc := range []*prometheus.Desc{quotaDesc, usedDesc, pendingDesc, overDesc, deservedDesc, infoDesc, oldestDesc, oldestWithinQuotaDesc, blockedDesc, forecastWorkloadsDesc, forecastCardsDesc} {
 		ch <- desc
 	}
 }
@@ -148,6 +172,11 @@ func (q *queueMetrics) sendState(queue string, ch chan<- prometheus.Metric) {
 
 	for reason, count := range q.blocked {
 		send(blockedDesc, float64(count), queue, string(reason))
+	}
+
+	for _, numbers := range q.forecast {
+		send(forecastWorkloadsDesc, float64(numbers.workloads), queue, numbers.outcome)
+		send(forecastCardsDesc, float64(numbers.cards), queue, numbers.outcome)
 	}
 }
 

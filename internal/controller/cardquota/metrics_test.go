@@ -230,13 +230,14 @@ func TestACardNamedUnknownIsNoSecondSeries(t *testing.T) {
 }
 
 // TestSeriesOfAQueueAreBounded: docs/metrics.md states the bound by which users plan Prometheus. It is 3 series
-// for each queue, one for each reason for which pods are blocked (here 2), and 5 for each card. Each number here
-// has a series.
+// for each queue, one for each reason for which pods are blocked (here 2), 5 for each card, and 2 for each outcome of the
+// forecast (here 5, all that there are). Each number here has a series.
 func TestSeriesOfAQueueAreBounded(t *testing.T) {
 	for _, cards := range []int{0, 1, 20, cardquota.MaxStatusCards} {
 		numbers := queueMetrics{
 			oldest: time.Unix(1, 0), oldestWithinQuota: time.Unix(1, 0), isInTree: true,
-			blocked: map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 1, v1alpha1.BlockedQuotaExhausted: 1},
+			blocked:  map[v1alpha1.BlockedReason]card.Count{v1alpha1.BlockedNoFreeCard: 1, v1alpha1.BlockedQuotaExhausted: 1},
+			forecast: newForecastMetrics(wholeForecast()),
 		}
 		for i := range cards {
 			numbers.cards = append(numbers.cards, v1alpha1.CardStatus{Name: fmt.Sprintf("card-%d", i), Quota: 1, Used: 2, Pending: 3, OverQuotaBy: 1})
@@ -245,7 +246,7 @@ func TestSeriesOfAQueueAreBounded(t *testing.T) {
 		metrics := newMetricsCollector()
 		metrics.setQueue("q", numbers)
 		series := testutil.CollectAndCount(metrics)
-		check.That(t, series <= 3+2+5*cards, "%d cards have %d series, more than 3 + 2 reasons + 5 × %d", cards, series, cards)
+		check.That(t, series <= 3+2+10+5*cards, "%d cards have %d series, more than 3 + 2 reasons + 2 × 5 outcomes + 5 × %d", cards, series, cards)
 	}
 }
 
@@ -331,4 +332,86 @@ cardquota_used_cards{card="H200",queue="leaf"} 9
 	status.Children = 1
 	r.updateMetrics(&status)
 	check.Equal(t, "series of a parent", "\n"+info, seriesOf(t, r.metrics))
+}
+
+// wholeForecast has workloads of each outcome: 1 of them would wait, 2 be reclaimed, and so on. Each uses 2 cards.
+func wholeForecast() *v1alpha1.CardQuotaForecast {
+	some := func(total int32) *v1alpha1.ForecastWorkloads {
+		return &v1alpha1.ForecastWorkloads{Total: total, Cards: 2 * int64(total)}
+	}
+	return &v1alpha1.CardQuotaForecast{Waiting: some(1), Reclaimed: some(2), WithoutQueue: some(3), Bypassing: some(4), UnknownServiceType: some(5)}
+}
+
+// TestMetricsShowTheForecastOfALeaf: in mode Observe the status says what Enforce would do, and each outcome has a series
+// of workloads and one of cards. A parent has none, because its forecast contains those of the queues below it. When only
+// one outcome is left, and then none, as in mode Enforce, the other series end.
+func TestMetricsShowTheForecastOfALeaf(t *testing.T) {
+	r := &reconciliation{Reconciler: &Reconciler{metrics: newMetricsCollector()}, quota: builder.CardQuota("leaf").Obj(), tree: cardquota.Flat}
+	status := v1alpha1.CardQuotaStatus{CPU: &v1alpha1.ResourceStatus{}, Forecast: wholeForecast()}
+	const info = `cardquota_queue_info{cardquota="leaf",parent="",project="",queue="leaf",service_type="training",tenant="team"} 1` + "\n"
+
+	r.updateMetrics(&status)
+	check.Equal(t, "series of all outcomes", `
+cardquota_forecast_cards{outcome="bypassing",queue="leaf"} 8
+cardquota_forecast_cards{outcome="reclaimed",queue="leaf"} 4
+cardquota_forecast_cards{outcome="unknownservicetype",queue="leaf"} 10
+cardquota_forecast_cards{outcome="waiting",queue="leaf"} 2
+cardquota_forecast_cards{outcome="withoutqueue",queue="leaf"} 6
+cardquota_forecast_workloads{outcome="bypassing",queue="leaf"} 4
+cardquota_forecast_workloads{outcome="reclaimed",queue="leaf"} 2
+cardquota_forecast_workloads{outcome="unknownservicetype",queue="leaf"} 5
+cardquota_forecast_workloads{outcome="waiting",queue="leaf"} 1
+cardquota_forecast_workloads{outcome="withoutqueue",queue="leaf"} 3
+`+info, seriesOf(t, r.metrics))
+
+	status.Children = 1
+	r.updateMetrics(&status)
+	check.Equal(t, "series of a parent", "\n"+info, seriesOf(t, r.metrics))
+
+	status.Children = 0
+	status.Forecast = &v1alpha1.CardQuotaForecast{Waiting: status.Forecast.Waiting}
+	r.updateMetrics(&status)
+	check.Equal(t, "series of one outcome", `
+cardquota_forecast_cards{outcome="waiting",queue="leaf"} 2
+cardquota_forecast_workloads{outcome="waiting",queue="leaf"} 1
+`+info, seriesOf(t, r.metrics))
+
+	status.Forecast = nil
+	r.updateMetrics(&status)
+	check.Equal(t, "series without a forecast", "\n"+info, seriesOf(t, r.metrics))
+}
+
+// TestMetricsShowWhatNoCardQuotaDecidesAbout: in mode Observe pod lab/free uses 3 cards, and no CardQuota selects its
+// namespace. Pod shared/both uses 2, and CardQuotas a and b both select namespace shared. So no CardQuota counts 5 cards,
+// and one namespace is ambiguous. When the pods have ended, and in mode Enforce, there are no series.
+func TestMetricsShowWhatNoCardQuotaDecidesAbout(t *testing.T) {
+	stores := newObjectStores()
+	free := builder.Pod("lab", "free").GPUs(3).Running("n").Obj()
+	both := builder.Pod("shared", "both").GPUs(2).Running("n").Obj()
+	setMode := func(mode v1alpha1.Mode) {
+		check.NoError(t, stores.policies.Add(builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) {
+			p.Spec.Mode = mode
+			p.Status.Mode = mode
+		}).Obj()))
+	}
+
+	setMode(v1alpha1.ModeObserve)
+	stores.quotas = newStore(builder.CardQuota("a").ServiceType("training").Card("NVIDIA-H200", 8).Selects("team", "shared").Obj(),
+		builder.CardQuota("b").ServiceType("training").Card("NVIDIA-H200", 8).Selects("team", "shared").Obj())
+	stores.namespaces = newStore(builder.Namespace("lab"), builder.Namespace("shared", "team", "shared"))
+	stores.pods = newStore(free, both)
+
+	collector := newCollector(trackNodes(builder.Node("n").GPUs("NVIDIA-H200", 8).Obj()))
+	foretold := func() string {
+		collector.countUsage(stores)
+		return seriesOf(t, collector.metrics.unlimited) + seriesOf(t, collector.metrics.ambiguous)
+	}
+	check.Equal(t, "series in mode Observe", "\ncardquota_forecast_unlimited_cards{} 5\n\ncardquota_forecast_ambiguous_namespaces{} 1\n", foretold())
+
+	check.NoError(t, stores.pods.Delete(both))
+	check.Equal(t, "series without a pod in the namespace that both select", "\ncardquota_forecast_unlimited_cards{} 3\n\n", foretold())
+
+	check.NoError(t, stores.pods.Add(both))
+	setMode(v1alpha1.ModeEnforce)
+	check.Equal(t, "series in mode Enforce", "\n\n", foretold())
 }

@@ -162,6 +162,7 @@ func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inve
 		count.observes = true
 		count.forecast = forecast.New(input)
 	}
+	u.metrics.setPolicyForecast(count.forecast.Policy)
 
 	// Unchanged bypasses keep the groups of the last count. Its queues are nil if this is the first count.
 	count.bypassesChanged = last.queues == nil || !sameBypasses(last.bypasses, count.bypasses)
