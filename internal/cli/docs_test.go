@@ -37,6 +37,7 @@ func shownClusters(t *testing.T) map[string]shownCluster {
 	return map[string]shownCluster{
 		"top":                         {objects: kubectl.FlatQuotas()},
 		"top institute":               {objects: kubectl.TreeQuotas()},
+		"top llm-training llm-chat":   {objects: kubectl.ObservedQuotas()},
 		"top --by namespace":          {kubectl.ForeignCluster(), kubectl.Nothing},
 		"why train-0 -n lab":          {objects: kubectl.WaitingCluster()},
 		"whatif -n lab -f serve.yaml": {objects: kubectl.TwoNodesWithTraining()},

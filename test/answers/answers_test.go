@@ -46,6 +46,7 @@ func TestWaitingPodsAndFindingsAreExplainedAtEachStep(t *testing.T) {
 		{name: "half of the definitions", run: halfOfTheDefinitions},
 		{name: "definitions of another version", run: definitionsOfAnotherVersion},
 		{name: "an operator without a scheduler", run: anOperatorWithoutAScheduler},
+		{name: "a policy that observes", run: aPolicyThatObserves},
 		{name: "pods wait for every reason", run: func(p *play) { p.startScheduler(); p.bringAbout(all) }},
 		{name: "all are asked why", run: func(p *play) { p.askWhy(all) }, isAside: true},
 		{name: "a user without rights asks", run: askWithoutRights, isAside: true},

@@ -156,6 +156,52 @@ func anOperatorWithoutAScheduler(p *play) {
 	p.DeleteAndWait(p.T, &api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: "newer"}})
 }
 
+// aPolicyThatObserves asks in mode Observe, while another scheduler places pods that name no queue. Those of namespace legacy
+// count for CardQuota foretold, which has a quota of 2 and no room for the pod second. Two CardQuotas select namespace both, so
+// its pod counts for none.
+func aPolicyThatObserves(p *play) {
+	const node = "legacy-0"
+	setMode := func(mode api.Mode) {
+		p.setPolicy(func(policy *api.ServiceTypePolicy) { policy.Spec.Mode = mode })
+		newGomega(p.T).Eventually(func() (api.Mode, error) {
+			policy := &api.ServiceTypePolicy{}
+			err := p.Get(p.Context(), client.ObjectKey{Name: api.PolicyName}, policy)
+			return policy.Status.Mode, err
+		}).Should(gomega.Equal(mode))
+	}
+
+	setMode(api.ModeObserve)
+	quotas := []*api.CardQuota{
+		quotaOf("legacy", "foretold", "", treeCard("legacy", 2, 2, 0)),
+		quotaOf("both", "foretold-a", "", treeCard("legacy", 1, 1, 0)), quotaOf("both", "foretold-b", "", treeCard("legacy", 1, 1, 0)),
+	}
+	p.create(builder.Namespace("both"))
+	for _, quota := range quotas {
+		p.create(quota)
+	}
+
+	podWithoutQueue := func(namespace, name string) *corev1.Pod {
+		return builder.Pod(namespace, name).Scheduler("default-scheduler").GPUs(1).CPU("1").Memory("1Gi").GracePeriod(1).Node(node).Obj()
+	}
+	pods := []*corev1.Pod{podWithoutQueue("both", "either"), podWithoutQueue("legacy", "first-a"), podWithoutQueue("legacy", "first-b"), podWithoutQueue("legacy", "second")}
+	for _, pod := range pods { // by age: times of creation are whole seconds
+		p.create(pod)
+		p.awaitNextSecond()
+	}
+
+	p.expectFindings(nil, "Forecast")
+	check.Contains(p, "top", strings.Join(strings.Fields(p.answer(p.T, "top")), " "), "CARDQUOTA WOULD WAIT NO QUEUE foretold 1 3", "No CardQuota counts 1 workload with 1 card")
+	check.Contains(p, "why", strings.Join(strings.Fields(p.answer(p.T, "why", "second", "-n", "legacy")), " "), "With mode Enforce Pod legacy/second with 1 NVIDIA-LEGACY would wait: ")
+
+	for _, pod := range pods {
+		p.DeleteAndWait(p.T, pod)
+	}
+	for _, quota := range quotas {
+		p.DeleteAndWait(p.T, quota)
+	}
+	setMode(api.ModeEnforce)
+}
+
 // startWithOldRights starts the operator with the rights of a version that knew neither views nor the
 // inventory nor card-seconds. It does the rest, says what it lacks, and begins when it has the rights.
 func (p *play) startWithOldRights() {

@@ -72,6 +72,7 @@ var rules = []rule{
 	{"ConfigNotSynced", findUnsyncedConfiguration},
 	{"NotEnforced", findMissingEnforcement},
 	{"ModeNotInForce", findUnfinishedMode},
+	{"Forecast", findForecast},
 	{"BypassNotGuarded", findUnguardedBypass},
 	{"HeartbeatStale", findStaleHeartbeat},
 	{"ConfigRefused", findRefusedConfiguration},

@@ -217,6 +217,33 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonObserving, "no quota is enforced")
 		c.MissingKinds = []string{"Queue", "PodGroup", "LocalCardQuota"}
 	},
+	"Forecast": func(_ *testing.T, c *Cluster) {
+		c.Quotas[0].Status.Forecast = &v1alpha1.CardQuotaForecast{
+			Waiting:   kubectl.Foretold("Job", "Queue <team> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <10>, but capability is <8>", 7, "train", "tune"),
+			Bypassing: kubectl.Foretold("Pod", "it needs the annotation scheduling.volcano.sh/queue-name: team and schedulerName: volcano", 0, "notebook"),
+		}
+		c.Policy.Status.Forecast = &v1alpha1.PolicyForecast{
+			Unlimited:                kubectl.Foretold("Pod", "it names no queue, and no CardQuota selects namespace lab with a namespaceSelector", 0, "free"),
+			AmbiguousNamespacesTotal: 3,
+			AmbiguousNamespaces:      []v1alpha1.AmbiguousNamespace{{Name: "shared", CardQuotas: []string{"other", "team"}}, {Name: "shared-too", CardQuotas: []string{"other", "team"}}},
+		}
+	},
+	"Forecast-tree": func(_ *testing.T, c *Cluster) { // above has a workload of its own, top none
+		waits := func(further int32) *v1alpha1.CardQuotaForecast {
+			return &v1alpha1.CardQuotaForecast{Waiting: kubectl.Foretold("Pod", "Queue <above> has queues below it, so no job starts in it", further, "p")}
+		}
+		inTree := func(name, parent string, children int32, foretold *v1alpha1.CardQuotaForecast) *v1alpha1.CardQuota {
+			quota := readyQuota(name)
+			quota.Spec.Parent = parent
+			quota.Status.Children = children
+			quota.Status.Forecast = foretold
+			return quota
+		}
+
+		c.Quotas = []*v1alpha1.CardQuota{inTree("top", "", 1, waits(1)), inTree("above", "top", 1, waits(1)), inTree("team", "above", 0, waits(0))}
+		// While queues are flat, spec.parent has no effect, and a CardQuota has no children.
+		c.Quotas = append(c.Quotas, inTree("flat", "", 0, waits(0)), inTree("side", "flat", 0, waits(0)))
+	},
 	"ModeNotInForce": func(_ *testing.T, c *Cluster) {
 		c.Policy.Status.Conditions = append(c.Policy.Status.Conditions,
 			condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSchedulerRuns, "Cardquota's scheduler may still run"))

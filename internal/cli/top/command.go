@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +54,7 @@ func NewCommand(p *program.Program) *cobra.Command {
 			"Without CardQuotas, or with --by, it shows which cards pods use and request, by namespace, or by queue on a cluster with Volcano. That needs neither Cardquota nor Volcano.",
 			"Where you may not list CardQuotas, it shows the LocalCardQuotas of your namespace, or with -A those of all namespaces.",
 			"FREE is what pods can get now: no more than each quota above has free, and no more than lie idle on nodes that take pods. It is 0 for a queue that is held.",
+			"While the policy only observes, a second table counts the workloads that mode Enforce would treat differently.",
 			"The bar shows used cards as #, borrowed ones as +, and ! if more is used than the quota. Borrowed cards may be taken back at any time."),
 		Example: "  kubectl cardquota top\n  kubectl cardquota top --by namespace\n  kubectl cardquota top llm-training --watch\n  kubectl cardquota top -o json\n" +
 			"  kubectl cardquota top -o custom-columns=NAME:.name,USED:.cards[*].used",
@@ -119,12 +121,36 @@ func answerTop(ctx context.Context, p *program.Program, asked question) error {
 		return watchTop(ctx, p, c, source, chosen)
 	}
 
-	idle, err := readIdleCards(ctx, c)
+	found, err := readFindings(ctx, c, quotas)
 	if err != nil {
 		return err
 	}
+	found.note = source.Note
+	return showTop(p, quotas, found, chosen)
+}
 
-	return showTop(p, quotas, idle, chosen, source.Note)
+// readFindings reads what top shows beside the CardQuotas.
+func readFindings(ctx context.Context, c client.Client, quotas []*v1alpha1.CardQuota) (found findings, err error) {
+	found.idle, err = readIdleCards(ctx, c)
+	if err == nil {
+		found.forecast, err = readPolicyForecast(ctx, c, quotas)
+	}
+	return found, err
+}
+
+// readPolicyForecast returns what no CardQuota decides about. It is nil in mode Enforce, where there is nothing, and where
+// the user may not read the policy.
+func readPolicyForecast(ctx context.Context, c client.Client, quotas []*v1alpha1.CardQuota) (*v1alpha1.PolicyForecast, error) {
+	if !slices.ContainsFunc(quotas, func(q *v1alpha1.CardQuota) bool { return q.Status.Mode == v1alpha1.ModeObserve }) {
+		return nil, nil
+	}
+
+	policy := &v1alpha1.ServiceTypePolicy{}
+	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
+	if reader.IsForbidden(err) || reader.IsNotInstalled(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return policy.Status.Forecast, err
 }
 
 // useInstead reports whether to show which cards pods use, because the user asks for all CardQuotas and the cluster has
@@ -225,18 +251,33 @@ func completeCardQuotas(p *program.Program) cobra.CompletionFunc {
 	}
 }
 
+// findings are what top shows beside the CardQuotas: idle cards by name, nil if they are unknown, what no CardQuota decides
+// about in mode Observe, and a note below the table, "" for none.
+type findings struct {
+	idle     map[string]int64
+	forecast *v1alpha1.PolicyForecast
+	note     string
+}
+
 // selection is which of the quotas are shown: those with some names, all without names, and with some labels.
 type selection struct {
 	names  []string
 	labels labels.Selector
 }
 
+// isAll reports whether all CardQuotas are shown.
+func (s *selection) isAll() bool { return len(s.names) == 0 && s.labels.Empty() }
+
 // showTop prints the usage of CardQuotas. It is an error if a named one does not exist, after the
 // others were shown.
-func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]int64, chosen selection, note string) error {
+func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, found findings, chosen selection) error {
 	shown := slices.DeleteFunc(slices.Clone(quotas), func(q *v1alpha1.CardQuota) bool { return !chosen.labels.Matches(labels.Set(q.Labels)) })
 	list, missing := NewList(shown, chosen.names...)
-	list.SetAvailable(quotas, idle)
+	list.SetAvailable(quotas, found.idle)
+	if chosen.isAll() {
+		list.Forecast = found.forecast
+	}
+
 	err := p.Print(list, func(style output.Style) string {
 		switch {
 		case len(list.Items) == 0 && len(missing) > 0:
@@ -245,10 +286,10 @@ func showTop(p *program.Program, quotas []*v1alpha1.CardQuota, idle map[string]i
 			return output.Indent(fmt.Sprintf("No CardQuota has the labels %s.", chosen.labels), "", "")
 		case len(list.Items) == 0:
 			return "The cluster has no CardQuotas.\n"
-		case note == "":
+		case found.note == "":
 			return list.Render(style)
 		default:
-			return list.Render(style) + output.Notes([]string{note})
+			return list.Render(style) + output.Notes([]string{found.note})
 		}
 	})
 	if err == nil && len(missing) > 0 {

@@ -12,7 +12,8 @@ import (
 const wideBarColumns = 20
 
 // Render returns the list as a table. A CardQuota has a line of its own, and below it a line for each
-// card. In a tree they are indented by level, else below a line with their tenant.
+// card. In a tree they are indented by level, else below a line with their tenant. While quotas are only observed, what
+// Enforce would change follows.
 func (l List) Render(style output.Style) string {
 	grid := output.Grid{Columns: l.columns(style)}
 	last := ""
@@ -33,7 +34,7 @@ func (l List) Render(style output.Style) string {
 		}
 	}
 
-	return grid.Render(style)
+	return grid.Render(style) + l.renderForecast(style)
 }
 
 // columns returns the columns of the table. cells has those of one line in the same order.

@@ -21,6 +21,9 @@ type List struct {
 	Tree bool `json:"tree"`
 	// Items are the CardQuotas.
 	Items []Usage `json:"items"`
+	// Forecast is what no CardQuota decides about while the policy observes, as in its status.forecast. It is only
+	// set where all CardQuotas are shown.
+	Forecast *v1alpha1.PolicyForecast `json:"forecast,omitempty"`
 }
 
 // Usage is one CardQuota.
@@ -50,6 +53,10 @@ type Usage struct {
 	Cards []Card `json:"cards"`
 	// Blocked is the number of workloads that wait.
 	Blocked int32 `json:"blocked"`
+	// Mode is Observe or Enforce, empty for a LocalCardQuota. Forecast is what Enforce would refuse in mode Observe, as in
+	// status.forecast.
+	Mode     v1alpha1.Mode               `json:"mode,omitempty"`
+	Forecast *v1alpha1.CardQuotaForecast `json:"forecast,omitempty"`
 	// isClosed reports whether the queue takes no new pods.
 	isClosed bool
 }
@@ -178,7 +185,7 @@ func newUsage(quota *v1alpha1.CardQuota, level int) Usage {
 	usage := Usage{
 		Name: quota.Name, Namespace: quota.Namespace, Tenant: spec.Tenant, Project: spec.Project, ServiceType: spec.ServiceType, Parent: spec.Parent,
 		Queue: quota.QueueName(), Level: level, Counted: status.Summary != "", Cards: []Card{}, Blocked: status.BlockedTotal,
-		isClosed: takesNoPods(quota),
+		Mode: status.Mode, Forecast: status.Forecast, isClosed: takesNoPods(quota),
 	}
 
 	switch ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); {

@@ -45,6 +45,7 @@ func watchTop(ctx context.Context, p *program.Program, c client.WithWatch, sourc
 	var updates <-chan struct{} // nil until all CardQuotas are listed
 	last := ""
 	idle := &idleReader{client: c}
+	found := findings{note: source.Note}
 	for {
 		select {
 		case <-ctx.Done():
@@ -63,7 +64,10 @@ func watchTop(ctx context.Context, p *program.Program, c client.WithWatch, sourc
 		}
 
 		readIdleAgain(ctx, p, idle)
-		text, err := renderTop(p, quotas.GetStore(), idle.last, chosen, source.Note)
+		found.idle = idle.last
+		stored := storedQuotas(quotas.GetStore())
+		readForecastAgain(ctx, p, c, stored, &found)
+		text, err := renderTop(p, stored, found, chosen)
 		if err != nil {
 			return err
 		}
@@ -104,13 +108,27 @@ func readIdleAgain(ctx context.Context, p *program.Program, idle *idleReader) {
 	}
 }
 
-// renderTop returns what showTop prints for the CardQuotas of a store, so that it can be compared with the last text.
-func renderTop(p *program.Program, store cache.Store, idle map[string]int64, chosen selection, note string) (string, error) {
+// readForecastAgain reads the forecast of the policy for the next table. After an error the last one stays.
+func readForecastAgain(ctx context.Context, p *program.Program, c client.Client, quotas []*v1alpha1.CardQuota, found *findings) {
+	forecast, err := readPolicyForecast(ctx, c, quotas)
+	if err != nil {
+		_, _ = fmt.Fprint(p.Streams.ErrOut, output.Indent("the ServiceTypePolicy could not be read: "+reader.Explain(err), "", ""))
+		return
+	}
+	found.forecast = forecast
+}
+
+// storedQuotas returns the CardQuotas of a store.
+func storedQuotas(store cache.Store) []*v1alpha1.CardQuota {
 	var quotas []*v1alpha1.CardQuota
 	for _, object := range store.List() {
 		quotas = append(quotas, reader.AsCardQuota(object))
 	}
+	return quotas
+}
 
+// renderTop returns what showTop prints, so that it can be compared with the last text.
+func renderTop(p *program.Program, quotas []*v1alpha1.CardQuota, found findings, chosen selection) (string, error) {
 	// The text shows whether there is something new: most changes of a status do not change it. Its width and colors
 	// are those of the terminal on which it appears later.
 	var text bytes.Buffer
@@ -119,7 +137,7 @@ func renderTop(p *program.Program, store cache.Store, idle map[string]int64, cho
 	copied.IsTerminal = func(io.Writer) bool { return p.IsTerminal(p.Streams.Out) }
 	copied.TerminalColumns = func(io.Writer) int { return p.TerminalColumns(p.Streams.Out) }
 
-	err := showTop(&copied, quotas, idle, chosen, note)
+	err := showTop(&copied, quotas, found, chosen)
 	return text.String(), err
 }
 

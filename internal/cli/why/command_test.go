@@ -69,6 +69,23 @@ func TestWhyExplainsPodsJobsAndPodGroups(t *testing.T) {
 	}
 }
 
+// TestWhySaysWhatEnforceWouldDo: the policy observes. Pod elsewhere of another scheduler names no queue, so it counts for the
+// CardQuota that selects its namespace, here roomy, whose status says that it needs a queue. A pod that no forecast lists
+// has none.
+func TestWhySaysWhatEnforceWouldDo(t *testing.T) {
+	objects := kubectl.ClusterWithOneFreeCard()
+	kubectl.CardQuotaIn(objects, "roomy").Status.Forecast = &v1alpha1.CardQuotaForecast{
+		WithoutQueue: &v1alpha1.ForecastWorkloads{Total: 1, Cards: 1, Workloads: []v1alpha1.ForecastWorkload{{
+			Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: "elsewhere"}, Card: "NVIDIA-H200", Count: 1,
+			Message: "it needs the annotation scheduling.volcano.sh/queue-name: roomy and schedulerName: volcano",
+		}}},
+	}
+
+	check.Contains(t, "output", whyInLab(t, objects, "elsewhere"), "With mode Enforce Pod lab/elsewhere with 1 NVIDIA-H200 would not be limited by the quota: "+
+		"it needs the annotation scheduling.volcano.sh/queue-name: roomy and schedulerName: volcano.")
+	check.Text(t, "output of another pod", whyInLab(t, objects, "full-0")).Lacks("mode Enforce")
+}
+
 // TestWhyReadsTheFleetOnlyForWhatWaits: all nodes and the pods of all namespaces are many objects. Why lists them only
 // for a workload that waits for cards: not for one that runs, has another scheduler, or has a scheduling gate.
 func TestWhyReadsTheFleetOnlyForWhatWaits(t *testing.T) {

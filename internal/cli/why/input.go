@@ -75,12 +75,23 @@ func readInput(ctx context.Context, cluster *reader.Reader, t target, nodeRefusa
 		return r.input, err
 	}
 
+	r.setForecasts()
 	r.setRunning()
 	r.readSurroundings(ctx)
 	r.readRights(ctx)
 	r.readOrder(ctx)
 	r.input.Gaps = r.Gaps
 	return r.input, r.Err()
+}
+
+// setForecasts sets what mode Enforce would change, by all CardQuotas that the user may list: a workload that names no queue
+// counts for one that selects its namespace. That of its own queue comes first.
+func (r *inputReader) setForecasts() {
+	for _, quota := range slices.Concat(r.input.Path, r.quotas) {
+		if quota.Status.Forecast != nil {
+			r.input.Forecasts = append(r.input.Forecasts, quota.Status.Forecast)
+		}
+	}
 }
 
 // readSurroundings reads what else says why the workload waits: its controller, its events, its gang and

@@ -57,6 +57,52 @@ func FlatQuotas() []client.Object {
 	}
 }
 
+// Foretold are workloads of a forecast: the Volcano jobs or pods of namespace lab with some names, of which each has 2 H200,
+// and further ones, which are not listed. All have the same message.
+func Foretold(kind, message string, further int32, names ...string) *v1alpha1.ForecastWorkloads {
+	total := int32(len(names)) + further
+	list := &v1alpha1.ForecastWorkloads{Total: total, Cards: 2 * int64(total)}
+
+	for i, name := range names {
+		reference := v1alpha1.WorkloadReference{Kind: kind, Namespace: "lab", Name: name}
+		if kind == "Job" {
+			reference.APIGroup = "batch.volcano.sh"
+		}
+
+		list.Workloads = append(list.Workloads, v1alpha1.ForecastWorkload{
+			Workload: reference, Card: "NVIDIA-H200", Count: 2, Since: TimeAgo(time.Duration(i) * time.Minute), Message: message,
+		})
+	}
+	return list
+}
+
+// ObservedQuotas are FlatQuotas and a policy in mode Observe. In llm-training jobs train and tune would wait, and pod notebook
+// names no queue. In llm-chat 12 gangs would be reclaimed. No CardQuota counts pod free, and ads and llm-chat both select
+// namespace shared.
+func ObservedQuotas() []client.Object {
+	objects := FlatQuotas()
+	for _, object := range objects {
+		object.(*v1alpha1.CardQuota).Status.Mode = v1alpha1.ModeObserve
+	}
+
+	CardQuotaIn(objects, "llm-training").Status.Forecast = &v1alpha1.CardQuotaForecast{
+		Waiting:      Foretold("Job", "Queue <llm-training> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <10>, but capability is <8>", 0, "train", "tune"),
+		WithoutQueue: Foretold("Pod", "it needs the annotation scheduling.volcano.sh/queue-name: llm-training and schedulerName: volcano", 0, "notebook"),
+	}
+	CardQuotaIn(objects, "llm-chat").Status.Forecast = &v1alpha1.CardQuotaForecast{
+		Reclaimed: Foretold("Job", "Job serve of namespace chat in queue chat waits for its cards", 2, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"),
+	}
+
+	policy := builder.ServiceTypePolicy().Obj()
+	policy.Status.Mode = v1alpha1.ModeObserve
+	policy.Status.Forecast = &v1alpha1.PolicyForecast{
+		Unlimited:                Foretold("Pod", "it names no queue, and no CardQuota selects namespace lab with a namespaceSelector", 0, "free"),
+		AmbiguousNamespacesTotal: 1,
+		AmbiguousNamespaces:      []v1alpha1.AmbiguousNamespace{{Name: "shared", CardQuotas: []string{"ads", "llm-chat"}}},
+	}
+	return append(objects, policy)
+}
+
 // TreeQuotas are CardQuota institute, which has used all of its 8 H800, and its children: astronomy uses 6, of which 2 are
 // borrowed, and biology uses 2. All have a quota of 8.
 func TreeQuotas() []client.Object {

@@ -71,6 +71,9 @@ type Input struct {
 	HidesQuota bool
 	// Namespace are the labels of its namespace, nil if they are unknown.
 	Namespace map[string]string
+	// Forecasts are those of the CardQuotas that the user may read, while the policy observes: that of its own queue
+	// first.
+	Forecasts []*v1alpha1.CardQuotaForecast
 	// Policy is the ServiceTypePolicy, nil for none.
 	Policy *v1alpha1.ServiceTypePolicy
 	// Inventory is the status of the CardInventory.
@@ -165,6 +168,8 @@ type Document struct {
 	Holders []v1alpha1.CardHolder `json:"holders"`
 	// Advice is what would help.
 	Advice []string `json:"advice"`
+	// Forecast says what mode Enforce would do with the workload while the policy observes.
+	Forecast []string `json:"forecast,omitempty"`
 	// Unread says what could not be read, and why.
 	Unread []string `json:"unread,omitempty"`
 }
@@ -189,13 +194,14 @@ const (
 	Unknown Answer = "Unknown"
 )
 
-// Explain returns why a workload waits. What events and its controller say is added last, because it also
+// Explain returns why a workload waits. What events, its controller and the forecast say is added last, because it also
 // concerns a workload that does not wait for the scheduler.
 func Explain(in Input) Document {
 	in.dropCardsWithoutQuota()
 	d := in.explainWorkload()
 	in.addEvictions(&d)
 	in.addCreation(&d)
+	d.Forecast = in.foretell()
 	if len(in.Others) > 0 {
 		names := make([]string, 0, len(in.Others))
 		for _, other := range in.Others {

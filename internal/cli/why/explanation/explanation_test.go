@@ -212,6 +212,10 @@ var cases = map[string]func() Input{
 		}
 		return in
 	},
+	"none-foretold": func() Input { // the policy observes, and the job runs
+		message := "Queue <llm> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <10>, but capability is <8>"
+		return Input{Now: at, Workload: ofJob("train"), Placed: 2, Queue: "llm", Forecasts: []*v1alpha1.CardQuotaForecast{{Waiting: newForecastOf("train", message)}}}
+	},
 	"none-tenant": func() Input { // what a user without rights on nodes sees
 		in := newWaitingJob(v1alpha1.BlockedQuotaExhausted, "Queue <llm> has insufficient <NVIDIA-H200> quota")
 		in.ChangesQuotas = false

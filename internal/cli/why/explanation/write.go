@@ -7,7 +7,7 @@ import (
 
 var answerColors = map[Answer]output.Color{Yes: output.Green, No: output.Red, Unknown: output.Faint}
 
-// Render returns a paragraph, the gates, the holders of cards, and what would help.
+// Render returns a paragraph, what mode Enforce would do, the gates, the holders of cards, and what would help.
 func (d Document) Render(style output.Style) string {
 	text := output.Indent(output.Clean(d.Summary), "", "")
 	if d.Message != "" {
@@ -16,6 +16,10 @@ func (d Document) Render(style output.Style) string {
 			speaker = "The operator"
 		}
 		text += output.Indent(speaker+" says: "+output.Clean(d.Message), "", "")
+	}
+
+	for _, sentence := range d.Forecast {
+		text += output.Indent(output.Clean(sentence), "", "")
 	}
 
 	text += d.renderGates(style) + d.renderHolders(style)
