@@ -34,6 +34,8 @@ type Input struct {
 	// Inventory has the cards of each node, Healthy how many of each card nodes offer to pods.
 	Inventory *card.Inventory
 	Healthy   map[card.Name]card.Count
+	// Nodes are all nodes: Healthy has the cards of ready ones only. nil: all are ready.
+	Nodes []card.NodeState
 	// Owners are the CardQuotas by the queue that they own.
 	Owners map[string]*v1alpha1.CardQuota
 	// Tree is the tree of queues, with the limits of flat ones.
@@ -70,6 +72,8 @@ type forecaster struct {
 	resolver workload.Resolver
 	ledger   *quota.Ledger
 	queues   map[string]*queueLists
+	// ready are the ready nodes, nil if all are.
+	ready map[string]bool
 	// bypasses say how a pod bypasses the scheduler, by namespace/name.
 	bypasses map[string]string
 	// unlimited are the workloads that no CardQuota counts, ambiguous the CardQuotas that select the namespace of some
@@ -94,6 +98,13 @@ func New(input *Input) Forecast {
 		f.bypasses[bypass.Pod] = bypass.Reason
 	}
 
+	if input.Nodes != nil {
+		f.ready = make(map[string]bool, len(input.Nodes))
+	}
+	for i := range input.Nodes {
+		f.ready[input.Nodes[i].Name] = input.Nodes[i].IsReady
+	}
+
 	var placed []*job
 	for _, job := range f.readJobs() {
 		if !f.isLimited(job.queue) {
@@ -108,6 +119,9 @@ func New(input *Input) Forecast {
 	f.reclaim(placed)
 	return f.result()
 }
+
+// hasHealthyCards reports whether the cards of a node are among the healthy ones.
+func (f *forecaster) hasHealthyCards(node string) bool { return f.ready == nil || f.ready[node] }
 
 // isLimited reports whether a CardQuota limits a queue: its own, or that of a queue above it.
 func (f *forecaster) isLimited(queue string) bool {

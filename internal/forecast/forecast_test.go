@@ -304,6 +304,26 @@ func TestCardsThatNodesDoNotOfferAreNeitherFreeNorReclaimed(t *testing.T) {
 	check.Equal(t, "none is free", outcome{Reclaimed: []string{"b:8"}}, forecastWith(running("b", 8), running("c", 8).Annotation(v1beta1.PodPreemptable, "false"), waits))
 }
 
+// TestCardsOfANodeThatIsNotReadyAreNeitherFreeNorReclaimed: node h200 has 16 cards, and node lost, which is not ready, had 8
+// that a pod uses. These leave the 16 as they are, and that pod is not reclaimed, though it is the youngest.
+func TestCardsOfANodeThatIsNotReadyAreNeitherFreeNorReclaimed(t *testing.T) {
+	serve := builder.CardQuota("serve").Card(h200, 16).ServiceType("inference")
+	waits := pending("i", 8).Queue("serve").Card(h200)
+
+	for t, tc := range check.Cases(t, map[string]struct {
+		used int
+		want outcome
+	}{
+		"8 of 16 cards are free": {8, outcome{}},
+		"none is free":           {16, outcome{Reclaimed: []string{"b:16"}}},
+	}) {
+		s := scene{quotas: quotas(builder.CardQuota("train").Card(h200, 24), serve), pods: pods(running("b", tc.used), waits, pending("gone", 8).Card(h200).Running("lost"))}
+		input := s.newInput()
+		input.Nodes = []card.NodeState{{Name: "h200", IsReady: true}, {Name: "h100", IsReady: true}, {Name: "lost"}}
+		check.Equal(t, "forecast of queue train", tc.want, outcomeOf(New(input).Quotas["train"]))
+	}
+}
+
 // TestAParentSaysWhatItsChildrenSay: in a tree a quota of an ancestor keeps work waiting, too, and the forecast of a
 // parent has the workloads of its children.
 func TestAParentSaysWhatItsChildrenSay(t *testing.T) {

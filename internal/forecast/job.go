@@ -39,7 +39,7 @@ type podRequest struct {
 	denied *workload.Refusal
 	// used is what the pod uses, nil if it has no node.
 	used []card.Amount
-	// notOffered are the used cards that its node offers no more, see quota.Charge.
+	// notOffered are the used cards that its node offers no more, see quota.Charge, all of a node that is not ready.
 	notOffered []card.Amount
 	// bypass says how the pod bypasses the schedulers that enforce quotas, "" if it does not.
 	bypass string
@@ -152,6 +152,9 @@ func (f *forecaster) newJob(pod *corev1.Pod, group *v1beta1.PodGroup) *job {
 	request := f.newPodRequest(pod, read.Request, read.Denied)
 	if isCharged {
 		request.setUsed(&charge)
+		if !f.hasHealthyCards(pod.Spec.NodeName) {
+			request.notOffered = request.used
+		}
 	}
 	if f.input.IgnoresComputeOfCardPods && hasCards {
 		request.request.MilliCPU = 0

@@ -90,7 +90,11 @@ func (f *forecaster) reclaim(placed []*job) {
 func (f *forecaster) freeCards(placed []*job) map[card.Name]card.Count {
 	free := map[card.Name]card.Count{}
 	maps.Copy(free, f.input.Healthy)
-	for _, charge := range f.input.Charges {
+	for _, pod := range f.input.Pods {
+		charge, isCharged := f.input.Charges[pod.UID]
+		if !isCharged || !f.hasHealthyCards(pod.Spec.NodeName) {
+			continue
+		}
 		for _, amount := range charge.DistinctCards() {
 			if charge.IsInInventory(quota.Resource(amount.Name)) {
 				free[amount.Name] = free[amount.Name].Sub(amount.Count)
