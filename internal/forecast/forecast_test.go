@@ -317,8 +317,11 @@ func TestCardsOfANodeThatIsNotReadyAreNeitherFreeNorReclaimed(t *testing.T) {
 		"8 of 16 cards are free": {8, outcome{}},
 		"none is free":           {16, outcome{Reclaimed: []string{"b:16"}}},
 	}) {
-		s := scene{quotas: quotas(builder.CardQuota("train").Card(h200, 24), serve), pods: pods(running("b", tc.used), waits, pending("gone", 8).Card(h200).Running("lost"))}
+		s := scene{quotas: quotas(builder.CardQuota("train").Card(h200, 24), serve), pods: pods(running("b", tc.used), waits, pending("gone", 8).Card(h200).Running("lost").UID("gone"))}
 		input := s.newInput()
+		charge := input.Charges["gone"]
+		charge.NotOffered = nil // the inventory keeps a node that is not ready
+		input.Charges["gone"] = charge
 		input.Nodes = []card.NodeState{{Name: "h200", IsReady: true}, {Name: "h100", IsReady: true}, {Name: "lost"}}
 		check.Equal(t, "forecast of queue train", tc.want, outcomeOf(New(input).Quotas["train"]))
 	}
