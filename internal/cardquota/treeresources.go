@@ -42,6 +42,12 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 
 		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]} // 0 for what is not wanted
 		got := bounds.without(leftOut).amountsNearestTo(want)
+
+		// A sibling that deserves any amount leaves nothing of it. Then the Queue writes none: it deserves its limit.
+		deservesLimit := want[deservedIndex] == quota.Unlimited && got[deservedIndex] == 0
+		if deservesLimit {
+			want[deservedIndex] = 0
+		}
 		if p.leavesOut(key, bounds.least, got == want, f) {
 			staged.Unlimited = append(staged.Unlimited, key)
 			missing.addInherited(key, p.Inherits[key])
@@ -50,6 +56,7 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 
 		for i, lists := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
 			_, isWanted := lists.wanted[key]
+			isWanted = isWanted && !(deservesLimit && i == deservedIndex)
 			if !leftOut[i] && (isWanted || got[i] > 0) { // the children may need what is not wanted any more
 				lists.staged[key] = got[i]
 			}

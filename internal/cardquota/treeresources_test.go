@@ -343,6 +343,28 @@ func TestEveryOrderOfWritesIsAcceptedAndEnds(t *testing.T) {
 	})
 }
 
+// TestSiblingsThatDeserveAnyAmountDoNotWait: b and d below a deserve no memory and any CPU, and a child of each limits CPU.
+// Volcano lets only one of the siblings write that it deserves any CPU. The other one must not wait for that.
+func TestSiblingsThatDeserveAnyAmountDoNotWait(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		scene := resourceScene{map[string]*v1alpha1.CardQuota{}, map[string]*v1beta1.Queue{}}
+		names := []string{"a", "b", "c", "d", "e"}
+		for name, parent := range map[string]string{"a": "", "b": "a", "c": "b", "d": "a", "e": "d"} {
+			scene.all[name] = newTreeQuota(name, parent, 8, 4, unset)
+			none := resource.NewQuantity(0, resource.DecimalSI)
+			scene.all[name].Spec.Resources = &v1alpha1.Resources{Deserved: &v1alpha1.ResourceAmounts{Memory: none}}
+			if name == "c" || name == "e" {
+				scene.all[name].Spec.Resources = &v1alpha1.Resources{CPU: none}
+			}
+		}
+
+		tree := treeOf(scene.all)
+		waits := scene.reconcileAll(t, tree, names)
+		check.Must(t, waits == 0, "%d Queues still wait", waits)
+		scene.checkCarried(t, tree, names)
+	})
+}
+
 // checkCarried checks that the Queues carry what is in force, and nothing that is neither written nor needed.
 func (s resourceScene) checkCarried(t *rapid.T, tree *Tree, names []string) {
 	read := s.limitsRead()
@@ -353,7 +375,13 @@ func (s resourceScene) checkCarried(t *rapid.T, tree *Tree, names []string) {
 			check.Equal(t, name+" carries "+key.Label(), tree.Resolved(name).WritesCompute[key], isCarried)
 		}
 
+		// Of siblings that deserve any amount, only one can write it. The others deserve their limits, which are the same.
 		want := tree.Placement(s.all[name], "")
+		for i, key := range quota.Compute {
+			if _, isWritten := s.queues[name].Spec.Deserved[cpuAndMemory[i]]; want.Deserved[key] == quota.Unlimited && !isWritten {
+				delete(want.Deserved, key)
+			}
+		}
 		check.Equal(t, "deserved and guarantee of "+name, fmt.Sprint(resourceList(want.Deserved), resourceList(want.Guarantee)),
 			fmt.Sprint(s.queues[name].Spec.Deserved, s.queues[name].Spec.Guarantee.Resource))
 	}
