@@ -100,6 +100,9 @@ const (
 	ReasonRestoring = "Restoring"
 	// ReasonSchedulerRuns: False, of Ready. Cardquota's scheduler enforces quotas, so Observe is not in force yet.
 	ReasonSchedulerRuns = "SchedulerRuns"
+	// ReasonRightsMissing: False, of Ready, Enforced, QueueSynced and BypassGuarded. The operator lacks rights of the
+	// ClusterRole cardquota-manager-enforce. The message names them, and the command that grants them.
+	ReasonRightsMissing = "RightsMissing"
 )
 
 // Reasons of Ready, besides those of QueueSynced and Enforced, and of FieldsKnown.

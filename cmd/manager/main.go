@@ -30,6 +30,7 @@ import (
 	"cardquota.dev/operator/internal/controller/cardinventory"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/cardseconds"
+	"cardquota.dev/operator/internal/controller/enforcerights"
 	"cardquota.dev/operator/internal/controller/leaderlock"
 	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/resourceslices"
@@ -145,12 +146,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, f flags, webhooks *we
 		return fmt.Errorf("add nodes: %w", err)
 	}
 
-	guard, err := admissionpolicy.Setup(mgr, nodes, missingKinds)
+	rights := enforcerights.New(enforcerights.Options{Client: mgr.GetClient(), Namespace: f.operatorNamespace})
+	guard, err := admissionpolicy.Setup(mgr, nodes, rights, missingKinds)
 	if err != nil {
 		return err
 	}
 
-	usageCollector, err := cardquota.Setup(ctx, mgr, cardquota.Options{Metrics: metrics.Registry, Inventory: nodes, MissingKinds: missingKinds})
+	usageCollector, err := cardquota.Setup(ctx, mgr, cardquota.Options{Metrics: metrics.Registry, Inventory: nodes, Rights: rights, MissingKinds: missingKinds})
 	if err != nil {
 		return err
 	}
@@ -162,7 +164,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, f flags, webhooks *we
 	// such pods.
 	err = servicetypepolicy.Setup(ctx, mgr, servicetypepolicy.Options{
 		SchedulerNamespace: f.schedulerNamespace, VolcanoNamespace: f.volcanoNamespace, Metrics: metrics.Registry,
-		Bypasses: usageCollector, Guard: guard, InForce: nodes.PolicyInForce, MissingKinds: missingKinds,
+		Bypasses: usageCollector, Guard: guard, Rights: rights, InForce: nodes.PolicyInForce, MissingKinds: missingKinds,
 	})
 	if err != nil {
 		return err

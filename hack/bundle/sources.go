@@ -64,6 +64,10 @@ var bundleKinds = map[string]bool{
 	"ConfigMap": true, "NetworkPolicy": true, "PodDisruptionBudget": true, "PriorityClass": true, "Secret": true,
 }
 
+// unboundRoles are the ClusterRoles that the bundle has as they are, because administrators bind them by themselves. OLM
+// never removes them, so the commands of docs/install.md do.
+var unboundRoles = map[string]bool{"cardquota-manager-enforce": true}
+
 // readSources reads the project at the given root.
 func readSources(root fs.FS) (*sources, error) {
 	src := &sources{rbac: rbac{
@@ -147,6 +151,11 @@ func buildKustomization(files filesys.FileSystem, dir string) ([]unstructured.Un
 
 // addObject adds one object of the installation by its kind.
 func (s *sources) addObject(object unstructured.Unstructured) error {
+	if object.GetKind() == "ClusterRole" && unboundRoles[object.GetName()] {
+		s.extras = append(s.extras, object)
+		return nil
+	}
+
 	switch kind := object.GetKind(); kind {
 	case "CustomResourceDefinition":
 		s.crds = append(s.crds, crd{object: object})

@@ -123,6 +123,19 @@ func TestTheBundleGrantsThePermissionsOfConfig(t *testing.T) {
 	equal(t, "permissions (-config +bundle)", sortedCopy(want), sortedCopy(got))
 }
 
+// TestTheBundleHasTheRoleToEnforce: OLM installs the ClusterRole of the rights to enforce as config/rbac has it, and binds it
+// to no account: administrators do that before mode Enforce. TestTheBundleGrantsThePermissionsOfConfig shows that the
+// CSV (ClusterServiceVersion) grants none of these rights.
+func TestTheBundleHasTheRoleToEnforce(t *testing.T) {
+	want := configObjects(t, "rbac/manager_enforce_role.yaml")
+	requireThat(t, len(want) == 1, "the file has %d objects", len(want))
+
+	got := map[string]any{}
+	text := value(os.ReadFile(filepath.Join(projectRoot, "bundle", "manifests", "cardquota-manager-enforce_v1_clusterrole.yaml")))(t)
+	noError(t, yaml.Unmarshal(text, &got))
+	equal(t, "ClusterRole (-config +bundle)", want[0], got)
+}
+
 // TestTheBundleHasTheDeploymentsOfConfig: the Deployments of the CSV (ClusterServiceVersion) are those of
 // operator and scheduler in config/, except for two things. Images have their registry and version, as a bundle
 // has no kustomization that adds them. The operator reads the certificate of its webhooks from files, which OLM

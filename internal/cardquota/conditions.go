@@ -354,6 +354,7 @@ var eventRules = append(append([]conditions.Rule{
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueReserved, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueRefused},
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueRefused},
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonVolcanoMissing, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonVolcanoMissing},
+	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonRightsMissing, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonRightsMissing},
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonInvalidNamespaceSelector, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonInvalidNamespaceSelector},
 	{Type: v1alpha1.ConditionWithinQuota, Reason: v1alpha1.ReasonOverQuota, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonOverQuota},
 	{Type: v1alpha1.ConditionInventorySatisfied, Reason: v1alpha1.ReasonOverAllocated, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonOverAllocated},

@@ -62,10 +62,12 @@ func readyCondition(input StatusInput) metav1.Condition {
 		return SchedulerRunsCondition()
 	case !wantsObserve && len(input.MissingKinds) > 0:
 		return VolcanoMissingCondition(input.MissingKinds)
+	case !wantsObserve && input.Rights.AreMissing():
+		return input.Rights.modeCondition(input.Mode)
 	case input.Sync.Status != metav1.ConditionTrue:
 		return input.Sync
 	case input.Mode == v1alpha1.ModeObserve:
-		return input.Restoring.readyCondition()
+		return input.Rights.addTo(input.Restoring.readyCondition())
 	case input.Enforced.Status != metav1.ConditionTrue:
 		return input.Enforced.Condition
 	default:
@@ -83,6 +85,7 @@ var eventRules = slices.Concat([]conditions.Rule{
 	{Type: v1alpha1.ConditionConfigSynced, Reason: v1alpha1.ReasonSynced, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventConfigSynced},
 }, conditions.CommonRules, []conditions.Rule{
 	{Type: v1alpha1.ConditionBypassGuarded, Reason: v1alpha1.ReasonGuardRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonGuardRefused},
+	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonRightsMissing, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonRightsMissing},
 	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonReady},
 	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonObserving, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonObserving},
 })

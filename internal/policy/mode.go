@@ -47,6 +47,17 @@ func NextMode(inForce *v1alpha1.ServiceTypePolicy, schedulerMayRun bool) v1alpha
 	}
 }
 
+// ModeWithoutRights returns the mode in force from now on while Enforce is wanted and the operator lacks rights to enforce.
+// Nothing is enforced by half: Observe stays, and a policy that never had a mode in force observes. What was enforced
+// before stays enforced. hasWritten says that the operator has written Queues.
+func ModeWithoutRights(inForce *v1alpha1.ServiceTypePolicy, hasWritten bool) v1alpha1.Mode {
+	isNew := inForce.Status.Mode == "" && !HasTakenEffect(inForce)
+	if Mode(inForce) == v1alpha1.ModeObserve || (isNew && !hasWritten) {
+		return v1alpha1.ModeObserve
+	}
+	return v1alpha1.ModeEnforce
+}
+
 // ObservingCondition returns condition Enforced in mode Observe, of a policy or a CardQuota. It says what Enforce would
 // change, "" for nothing, and what comes next. Before a count knows what Enforce would change, isKnown is false: then the
 // condition of that kind among those of the status, written, stays.
@@ -67,6 +78,15 @@ func ObservingCondition(wouldChange string, isKnown bool, written []metav1.Condi
 		message+". Enforce would change: %s. status.forecast names them: change them or the quotas, then set mode: Enforce, as docs/adopt.md says", wouldChange)
 }
 
+// UnenforcedCondition returns condition Enforced of a policy in mode Observe. If the policy wants Enforce, the rights say
+// why that is not in force. Otherwise it is observing, from ObservingCondition.
+func UnenforcedCondition(wanted v1alpha1.Mode, rights Rights, observing metav1.Condition) metav1.Condition {
+	if wanted != v1alpha1.ModeObserve && rights.AreMissing() {
+		return rights.modeCondition(v1alpha1.ModeObserve)
+	}
+	return observing
+}
+
 // NotConfiguredByMode returns condition ConfigSynced in mode Observe.
 func NotConfiguredByMode() metav1.Condition {
 	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonObserving, "in mode Observe the operator writes no configuration for the scheduler")
@@ -79,6 +99,9 @@ type Restoring struct {
 	// Admission reports that admission policies may still exist.
 	Admission bool
 }
+
+// IsDone reports whether nothing is left to restore.
+func (r Restoring) IsDone() bool { return len(r.Quotas) == 0 && !r.Admission }
 
 // readyCondition returns condition Ready in mode Observe: True when everything is restored.
 func (r Restoring) readyCondition() metav1.Condition {

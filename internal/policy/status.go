@@ -22,6 +22,8 @@ type StatusInput struct {
 	Restoring Restoring
 	// MissingKinds are the kinds of Volcano that the API server lacks.
 	MissingKinds []string
+	// Rights are the rights to enforce that the operator has.
+	Rights Rights
 	// Sync is condition ConfigSynced. Hash is that of the text that the operator wrote into the
 	// scheduler's ConfigMap, "" when there is none.
 	Sync metav1.Condition

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -40,6 +41,7 @@ var writingCalls = map[string]string{
 	"controller/cardquota/queue.go r.client.Delete(ctx, r.queue":            "queues delete",
 	"controller/cardquota/queue.go r.client.Apply(ctx, apply":               "queues patch",
 	"controller/cardquota/queue.go r.client.Patch(ctx, live":                "queues patch",
+	"controller/enforcerights/rights.go r.options.Client.Create(ctx, r":     "", // Kubernetes lets every account ask about itself
 	"controller/cardseconds/store.go s.client.Apply(ctx, object":            "configmaps create,patch",
 	"controller/cardseconds/store.go s.client.Patch(ctx, object":            "configmaps patch",
 	"controller/servicetypepolicy/status.go writer.Write(ctx, policy":       "servicetypepolicies/status patch",
@@ -121,26 +123,64 @@ func addRights(to sets.Set[string], text string) {
 	}
 }
 
-// grantedRights are those of the generated role, as resource and verb.
+// grantedRights are those of the generated roles, and of the one to enforce, as resource and verb.
 func grantedRights(t *testing.T) sets.Set[string] {
-	text := check.Value(os.ReadFile("../../config/rbac/manager_role.yaml"))(t)
-
 	granted := sets.New[string]()
+	for _, rule := range append(readRules(t, "manager_role.yaml"), readRules(t, "manager_enforce_role.yaml")...) {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				granted.Insert(resource + " " + verb)
+			}
+		}
+	}
+
+	check.Must(t, granted.Len() > 30, "the roles have %d rights", granted.Len())
+
+	return granted
+}
+
+// readRules returns the rules of all roles in a file of config/rbac.
+func readRules(t *testing.T, file string) (rules []rbacv1.PolicyRule) {
+	text := check.Value(os.ReadFile("../../config/rbac/" + file))(t)
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var role rbacv1.ClusterRole
 		check.NoError(t, yaml.Unmarshal([]byte(document), &role))
-		for _, rule := range role.Rules {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					granted.Insert(resource + " " + verb)
+		rules = append(rules, role.Rules...)
+	}
+	return rules
+}
+
+// TestTheOperatorAsksForEachRightToEnforce: the operator asks the API server for each permission of the ClusterRole
+// cardquota-manager-enforce, and for no others. So it never begins to enforce what it could not finish. The role that it
+// always has grants none of them.
+func TestTheOperatorAsksForEachRightToEnforce(t *testing.T) {
+	asked := sets.New(policy.EnforcePermissions()...)
+	check.Equal(t, "permissions without duplicates", len(policy.EnforcePermissions()), asked.Len())
+
+	granted := permissionsOf(readRules(t, "manager_enforce_role.yaml"))
+	check.Equal(t, "permissions that only one of both has", nil, asked.SymmetricDifference(granted).UnsortedList(), cmpopts.EquateEmpty())
+	check.Equal(t, "permissions that the operator always has", nil, asked.Intersection(permissionsOf(readRules(t, "manager_role.yaml"))).UnsortedList(), cmpopts.EquateEmpty())
+}
+
+// permissionsOf returns each permission of some rules.
+func permissionsOf(rules []rbacv1.PolicyRule) sets.Set[policy.Permission] {
+	all := sets.New[policy.Permission]()
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				for _, name := range names {
+					all.Insert(policy.Permission{Verb: verb, Group: rule.APIGroups[0], Resource: resource, Name: name})
 				}
 			}
 		}
 	}
 
-	check.Must(t, granted.Len() > 30, "the role has %d rights", granted.Len())
-
-	return granted
+	return all
 }
 
 // callsOf returns the calls in the operator's code whose method and receiver are wanted, each as file

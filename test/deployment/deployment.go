@@ -5,6 +5,7 @@ package deployment
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -37,6 +38,8 @@ type Options struct {
 	Configuration string
 	// SchedulePeriod is the time between sessions, one second by default.
 	SchedulePeriod time.Duration
+	// WithoutEnforceRights leaves the rights to enforce unbound, as for a cluster on which Cardquota only observes.
+	WithoutEnforceRights bool
 	// SecureMetrics lets both programs serve their metrics over TLS, as shipped, and creates a token
 	// that may read them.
 	SecureMetrics bool
@@ -82,7 +85,7 @@ func ShippedConfiguration(replace ...string) (string, error) {
 	return strings.NewReplacer(replace...).Replace(string(text)), err
 }
 
-// Install applies CRDs, RBAC and the scheduler's configuration to the cluster,
+// Install applies CRDs, RBAC and the scheduler's configuration to the cluster, and binds the rights to enforce,
 // without starting a program.
 func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, error) {
 	root, err := cluster.ModuleRoot()
@@ -97,6 +100,12 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 	d := &Deployment{cluster: c, options: o}
 	for _, pattern := range []string{"config/crd/bases/*.yaml", "config/rbac/*.yaml"} {
 		if err := applyFiles(ctx, c, root, pattern); err != nil {
+			return nil, err
+		}
+	}
+
+	if !o.WithoutEnforceRights {
+		if err := bindEnforceRights(ctx, c); err != nil {
 			return nil, err
 		}
 	}
@@ -120,6 +129,15 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 
 	volcanos := strings.Replace(o.Configuration, "cardquota-scheduler-configmap", "volcano-scheduler-configmap", 1)
 	return d, c.Apply(ctx, []byte(o.Configuration+"\n---\n"+volcanos))
+}
+
+// bindEnforceRights grants the operator what mode Enforce needs.
+func bindEnforceRights(ctx context.Context, c *cluster.Cluster) error {
+	binding, err := json.Marshal(builder.EnforceBinding(Namespace))
+	if err != nil {
+		return fmt.Errorf("encode the binding of the rights to enforce: %w", err)
+	}
+	return c.Apply(ctx, binding)
 }
 
 // applyFiles applies the manifests that match a pattern below a folder.

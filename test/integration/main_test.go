@@ -33,6 +33,7 @@ import (
 	"cardquota.dev/operator/internal/controller/cardinventory"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/cardseconds"
+	"cardquota.dev/operator/internal/controller/enforcerights"
 	"cardquota.dev/operator/internal/controller/localquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -47,6 +48,10 @@ const (
 	// labNamespace is the namespace of the tests' pods.
 	labNamespace = "lab"
 	operatorUser = "system:serviceaccount:volcano-system:cardquota-manager"
+	// rightsRetry and rightsRefresh are how often the operator looks for its rights to enforce, while some are missing and
+	// otherwise. Tests take rights away and wait.
+	rightsRetry   = time.Second
+	rightsRefresh = 4 * time.Second
 )
 
 var (
@@ -120,8 +125,8 @@ func testLogger() logr.Logger {
 	return zap.New(zap.UseDevMode(true))
 }
 
-// installPrerequisites creates the namespaces, the CRDs and the shipped rights of the operator, and
-// waits until the API server serves the CRDs.
+// installPrerequisites creates the namespaces, the CRDs and the shipped rights of the operator, which it may enforce with,
+// and waits until the API server serves the CRDs.
 func installPrerequisites(ctx context.Context, t check.T, server *cluster.Cluster, admin framework.Framework) {
 	for _, name := range []string{systemNamespace, labNamespace} {
 		check.NoError(t, client.IgnoreAlreadyExists(admin.Create(ctx, builder.Namespace(name))))
@@ -129,13 +134,14 @@ func installPrerequisites(ctx context.Context, t check.T, server *cluster.Cluste
 
 	files := check.Value(filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml")))(t)
 	check.Must(t, len(files) > 0, "no CRDs")
-	for _, file := range []string{"manager_serviceaccount.yaml", "manager_role.yaml", "manager_rolebinding.yaml"} {
+	for _, file := range []string{"manager_serviceaccount.yaml", "manager_role.yaml", "manager_enforce_role.yaml", "manager_rolebinding.yaml"} {
 		files = append(files, filepath.Join(root, "config", "rbac", file))
 	}
 
 	for _, file := range files {
 		check.NoError(t, server.ApplyFile(ctx, file))
 	}
+	check.NoError(t, client.IgnoreAlreadyExists(admin.Create(ctx, builder.EnforceBinding(systemNamespace))))
 
 	served := func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{&v1alpha1.CardQuotaList{}, &v1alpha1.ServiceTypePolicyList{}, &v1alpha1.CardInventoryList{}} {
@@ -178,13 +184,14 @@ func newOperator(ctx context.Context, t check.T, admin framework.Framework, metr
 	check.NoError(t, mgr.Add(nodes))
 	check.NoError(t, nodes.RestorePolicy(ctx, mgr.GetAPIReader(), systemNamespace))
 
-	usageCollector := check.Value(cardquota.Setup(ctx, mgr, cardquota.Options{SkipNameValidation: true, Metrics: metrics, Inventory: nodes}))(t)
+	rights := enforcerights.New(enforcerights.Options{Client: mgr.GetClient(), Namespace: systemNamespace, Retry: rightsRetry, Refresh: rightsRefresh})
+	usageCollector := check.Value(cardquota.Setup(ctx, mgr, cardquota.Options{SkipNameValidation: true, Metrics: metrics, Inventory: nodes, Rights: rights}))(t)
 	check.NoError(t, cardinventory.Setup(mgr, cardinventory.Options{SkipNameValidation: true, Metrics: metrics, Nodes: nodes, Counts: usageCollector}))
 	check.Value(cardseconds.Setup(mgr, cardseconds.Options{Namespace: systemNamespace, Metrics: metrics, Counts: usageCollector}))(t)
 	check.NoError(t, localquota.Setup(ctx, mgr, localquota.Options{SkipNameValidation: true, Usage: usageCollector}))
 	check.NoError(t, servicetypepolicy.Setup(ctx, mgr, servicetypepolicy.Options{
 		SchedulerNamespace: systemNamespace, VolcanoNamespace: systemNamespace, SkipNameValidation: true, Metrics: metrics,
-		Bypasses: usageCollector, InForce: nodes.PolicyInForce,
+		Bypasses: usageCollector, Rights: rights, InForce: nodes.PolicyInForce,
 	}))
 	return mgr
 }

@@ -53,23 +53,29 @@ func (e *treeEnv) describeFields(t *testing.T, name string) func() (string, erro
 	})
 }
 
-// newObserveEnv is a cluster with Volcano's controllers and webhooks, and a policy that observes.
-// A user wrote Queue old, with 4 CPU, priority 7, weight 3 and a quota of 2 H200. CardQuotas old and fresh grant 8
-// H200 and 64 CPU each. Queue fresh does not exist.
+// newObserveEnv is a cluster with Volcano's controllers and webhooks, and a policy that observes. It has the objects of
+// createAdoption.
 func newObserveEnv(t *testing.T) (e *treeEnv, policy *v1alpha1.ServiceTypePolicy, old, fresh *v1alpha1.CardQuota) {
 	e = newVolcanoEnv(t)
+	policy, old, fresh = e.createAdoption(t, v1alpha1.ModeObserve)
+	return e, policy, old, fresh
+}
+
+// createAdoption creates a policy of a mode, and what a cluster in use has. A user wrote Queue old, with 4 CPU, priority
+// 7, weight 3 and a quota of 2 H200. CardQuotas old and fresh grant 8 H200 and 64 CPU each. Queue fresh does not exist.
+func (e *treeEnv) createAdoption(t *testing.T, mode v1alpha1.Mode) (policy *v1alpha1.ServiceTypePolicy, old, fresh *v1alpha1.CardQuota) {
 	queue := builder.Queue("old").UID("").Obj()
 	queue.Annotations = map[string]string{v1alpha1.AnnotationCardQuota: `{"NVIDIA-H200":2}`}
 	queue.Spec = v1beta1.QueueSpec{Weight: 3, Priority: 7, Reclaimable: ptr.To(true), Capability: corev1.ResourceList{"cpu": *parseQuantity("4")}}
 
 	policy = builder.ServiceTypePolicy().Obj()
-	policy.Spec.Mode = v1alpha1.ModeObserve
+	policy.Spec.Mode = mode
 	old = newQuota("old", nil)
 	fresh = newQuota("fresh", nil)
 	for _, object := range []client.Object{queue, policy, old, fresh} {
 		e.g.Expect(e.Create(t.Context(), object, client.FieldOwner("user"))).To(gomega.Succeed())
 	}
-	return e, policy, old, fresh
+	return policy, old, fresh
 }
 
 // expectNothingWritten expects that the operator has written only its own objects: no Queue fresh, no finalizer, no

@@ -32,7 +32,8 @@ import (
 // them.
 type treeEnv struct {
 	framework.Framework
-	g *gomega.WithT
+	g      *gomega.WithT
+	server *cluster.Cluster
 	// stopOperator stops the operator that runs.
 	stopOperator *func() error
 }
@@ -58,7 +59,7 @@ func newVolcanoEnv(t *testing.T) *treeEnv {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { g.Expect(server.Stop()).To(gomega.Succeed()) })
 
-	e := &treeEnv{g: g, stopOperator: new(func() error)}
+	e := &treeEnv{g: g, server: server, stopOperator: new(func() error)}
 	e.Framework = check.Value(framework.New(server.Config()))(t)
 	installPrerequisites(t.Context(), t, server, e.Framework)
 
@@ -69,7 +70,7 @@ func newVolcanoEnv(t *testing.T) *treeEnv {
 
 // on returns the environment with the assertions of a subtest.
 func (e *treeEnv) on(t *testing.T) *treeEnv {
-	return &treeEnv{e.Framework, framework.NewGomega(t), e.stopOperator}
+	return &treeEnv{e.Framework, framework.NewGomega(t), e.server, e.stopOperator}
 }
 
 // startOperator starts a new operator, which outlives the test.

@@ -109,7 +109,10 @@ func TestOLMUpgradesWhileWorkloadsRun(t *testing.T) {
 	pods := a.runningWorkers()
 	queues := a.queueQuotas()
 
-	// This release takes over.
+	// This release takes over, after the administrator has bound the rights to enforce.
+	rights := a.sectionCommands("docs/upgrade.md", "## Bind the rights to enforce")
+	a.Expect(rights).To(HaveLen(1))
+	a.typeCommands(project, rights[0])
 	a.addCatalog(a.publishCatalog("containers-this", previous, this))
 	a.awaitUpgrade(previous, this)
 	a.setSubscriptionConfig(onRealNode)

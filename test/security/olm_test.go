@@ -61,5 +61,8 @@ func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 		caller.expectDenied(t, slices.Concat(deniedToAll, deniedToOther[account], parsePermissions(`
 			get secrets volcano-system/cardquota-webhook-cert
 			patch mutatingwebhookconfigurations.admissionregistration.k8s.io /cardquota`)))
+		if account == manager {
+			caller.expectDenied(t, onlyToEnforce)
+		}
 	}
 }

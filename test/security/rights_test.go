@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,7 @@ const (
 // namespace/name.
 func TestTheProgramsMayDoTheirWork(t *testing.T) {
 	newCaller(t, system, manager).expectAllowed(t, parsePermissions(`
-		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
+		patch cardquotas.cardquota.dev/status /any
 		get configmaps volcano-system/volcano-scheduler-configmap
 		get,create,patch,delete configmaps volcano-system/cardquota-scheduler-configmap
 		get,create,patch configmaps volcano-system/cardquota-policy-in-force
@@ -42,6 +43,47 @@ func TestTheProgramsMayDoTheirWork(t *testing.T) {
 		update leases.coordination.k8s.io volcano-system/volcano
 		update leases.coordination.k8s.io volcano-system/cardquota-scheduler
 		create subjectaccessreviews.authorization.k8s.io /`))
+}
+
+// onlyToEnforce is what the operator may do only while an administrator has bound the ClusterRole
+// cardquota-manager-enforce.
+var onlyToEnforce = parsePermissions(`
+	create queues.scheduling.volcano.sh /
+	patch,delete queues.scheduling.volcano.sh /any
+	patch cardquotas.cardquota.dev /any
+	create priorityclasses.scheduling.k8s.io /
+	delete priorityclasses.scheduling.k8s.io /any
+	patch,delete validatingadmissionpolicies.admissionregistration.k8s.io /cardquota-bypass.cardquota.dev
+	patch,delete validatingadmissionpolicies.admissionregistration.k8s.io /cardquota-charge.cardquota.dev
+	patch,delete validatingadmissionpolicybindings.admissionregistration.k8s.io /cardquota-bypass.cardquota.dev
+	patch,delete validatingadmissionpolicybindings.admissionregistration.k8s.io /cardquota-charge.cardquota.dev`)
+
+// TestTheRightsToEnforceAreBoundSeparately: an account with the ClusterRole of the operator may observe, and do nothing that
+// mode Enforce needs (onlyToEnforce). With the binding of docs/security.md it may do all of that, and without it none of
+// it again.
+func TestTheRightsToEnforceAreBoundSeparately(t *testing.T) {
+	const observing = "observing"
+	createForTest(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: observing}})
+	createForTest(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: observing, Name: manager}})
+	createForTest(t, bindingFor(observing, manager))
+	operator := newCaller(t, observing, manager)
+	operator.expectAllowed(t, parsePermissions("patch cardquotas.cardquota.dev/status /any\nlist queues.scheduling.volcano.sh /"))
+	operator.expectDenied(t, onlyToEnforce)
+
+	enforce := bindingFor(observing, manager+"-enforce")
+	createForTest(t, enforce)
+	operator.expectAllowed(t, onlyToEnforce)
+	deleteObject(t, enforce)
+	operator.expectDenied(t, onlyToEnforce)
+}
+
+// bindingFor grants a ClusterRole to the operator of a namespace.
+func bindingFor(namespace, role string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: manager}},
+	}
 }
 
 // deniedToAll is what none of our accounts may do.
@@ -170,7 +212,7 @@ func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
 // TestWhatIsTriedCanBeDone: an administrator may do each action of the tables of denied rights, apart from escalate,
 // bind and impersonate. Else a mistyped resource would be denied like any other, and a table would prove nothing.
 func TestWhatIsTriedCanBeDone(t *testing.T) {
-	tried := slices.Concat(deniedToAll, deniedToOther[manager], deniedToOther[scheduler], deniedToTenants)
+	tried := slices.Concat(deniedToAll, deniedToOther[manager], deniedToOther[scheduler], deniedToTenants, onlyToEnforce)
 	newUser("administrator", "system:masters").expectAllowed(t, slices.DeleteFunc(tried, func(r permission) bool {
 		return slices.Contains([]string{"escalate", "bind", "impersonate"}, r.verb)
 	}))
@@ -218,13 +260,15 @@ func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 // TestNoRuleIsOpen: no rule of our roles has a star, which would also grant what a later version of an API adds.
 // None allows all Secrets or the deletion of collections.
 func TestNoRuleIsOpen(t *testing.T) {
+	enforce := &rbacv1.ClusterRole{}
+	check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Name: manager + "-enforce"}, enforce))
 	for _, account := range []string{manager, scheduler} {
 		cluster := &rbacv1.ClusterRole{}
 		namespaced := &rbacv1.Role{}
 		check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Name: account}, cluster))
 		check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: account}, namespaced))
 
-		for _, rule := range append(cluster.Rules, namespaced.Rules...) {
+		for _, rule := range slices.Concat(cluster.Rules, namespaced.Rules, enforce.Rules) {
 			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
 				check.That(t, !slices.Contains(list, rbacv1.ResourceAll), "%s has a rule with a star: %v", account, rule)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -55,6 +56,8 @@ func findMissingEnforcement(c *Cluster) []Finding {
 	switch condition.Reason {
 	case v1alpha1.ReasonObserving: // the administrator wants that
 		finding = Finding{Severity: Info, Object: policyObject, Command: policyCommand, Problem: "The policy observes: " + condition.Message}
+	case v1alpha1.ReasonRightsMissing:
+		finding.Command = policy.BindCommand(c.Namespace)
 	case v1alpha1.ReasonStockScheduler:
 		finding = c.addHandover(finding)
 	case v1alpha1.ReasonSecondScheduler:
@@ -67,13 +70,24 @@ func findMissingEnforcement(c *Cluster) []Finding {
 }
 
 // findUnfinishedMode finds a policy whose spec.mode is Observe, and that waits for the end of our scheduler, or has not
-// restored everything.
+// restored everything. It also finds one that enforces, and whose operator lost rights.
 func findUnfinishedMode(c *Cluster) []Finding {
 	ready := c.policyCondition(v1alpha1.ConditionReady)
-	if ready.Reason != v1alpha1.ReasonSchedulerRuns && ready.Reason != v1alpha1.ReasonRestoring {
+	finding := Finding{Severity: Warning, Object: policyObject, Command: policyCommand, Problem: fmt.Sprintf("It is not ready (%s): %s", ready.Reason, ready.Message)}
+
+	switch ready.Reason {
+	case v1alpha1.ReasonSchedulerRuns, v1alpha1.ReasonRestoring:
+		return []Finding{finding}
+	case v1alpha1.ReasonRightsMissing:
+		if c.policyCondition(v1alpha1.ConditionEnforced).Reason == ready.Reason { // NotEnforced says it
+			return nil
+		}
+		finding.Severity = Error
+		finding.Command = policy.BindCommand(c.Namespace)
+		return []Finding{finding}
+	default:
 		return nil
 	}
-	return []Finding{{Severity: Warning, Object: policyObject, Command: policyCommand, Problem: fmt.Sprintf("It is not ready (%s): %s", ready.Reason, ready.Message)}}
 }
 
 // addHandover adds to a finding how our scheduler takes over from Volcano's. The command stops

@@ -248,6 +248,15 @@ var cases = map[string]func(t *testing.T, c *Cluster){
 		c.Policy.Status.Conditions = append(c.Policy.Status.Conditions,
 			condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSchedulerRuns, "Cardquota's scheduler may still run"))
 	},
+	"NotEnforced-rights": func(_ *testing.T, c *Cluster) { // NotEnforced says all, so ModeNotInForce does not
+		setPolicyCondition(c, v1alpha1.ConditionEnforced, v1alpha1.ReasonRightsMissing, "mode Enforce is not in force: the operator may not patch queues")
+		c.Policy.Status.Conditions = append(c.Policy.Status.Conditions,
+			condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRightsMissing, "mode Enforce is not in force: the operator may not patch queues"))
+	},
+	"ModeNotInForce-rights": func(_ *testing.T, c *Cluster) {
+		c.Policy.Status.Conditions = append(c.Policy.Status.Conditions,
+			condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRightsMissing, "what was written stays enforced: the operator may not patch queues"))
+	},
 	"NotEnforced-unseen": func(_ *testing.T, c *Cluster) { c.Policy.Status.Conditions = nil },
 	"BypassNotGuarded": func(_ *testing.T, c *Cluster) {
 		setPolicyCondition(c, v1alpha1.ConditionBypassGuarded, v1alpha1.ReasonBypassWarned, "schedulerBypassPolicy is Warn")

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/controller/enforcerights"
 	"cardquota.dev/operator/internal/policy"
 )
 
@@ -57,6 +59,8 @@ type Reconciler struct {
 	inventory InventorySource
 	// missingKinds are the kinds of Volcano that the API server lacks.
 	missingKinds []string
+	// rights are the rights to enforce that the operator has, nil if it does not ask.
+	rights *enforcerights.Rights
 	// readers are the caches of the objects, by name.
 	readers map[string]client.Reader
 	// guard has the result.
@@ -75,7 +79,7 @@ type appliedState struct {
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cardquota-bypass.cardquota.dev;cardquota-charge.cardquota.dev,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cardquota-bypass.cardquota.dev;cardquota-charge.cardquota.dev,verbs=list;watch
 
 // Reconcile writes all objects and stores condition BypassGuarded for the policy
 // controller.
@@ -120,8 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if !shared.IsRefused(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return ctrl.Result{}, err
 		}
-		condition = GuardRefusedCondition(err)
-		result.RequeueAfter = shared.RefusedRetry
+		condition, result.RequeueAfter = r.explainRefusal(ctx, err, "pods may bypass the scheduler, or hold cards uncharged, since an admission policy could not be written")
 	}
 
 	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})
@@ -138,6 +141,15 @@ func (r *Reconciler) decideMode(read *v1alpha1.ServiceTypePolicy) v1alpha1.Mode 
 	return policy.Mode(inForce)
 }
 
+// explainRefusal returns condition BypassGuarded after a refused write, and when to try again. If missing rights are the
+// reason, it says so. effect is then the beginning of the message.
+func (r *Reconciler) explainRefusal(ctx context.Context, refusal error, effect string) (metav1.Condition, time.Duration) {
+	if rights, areMissing := r.rights.ExplainRefusal(ctx, refusal); areMissing {
+		return rights.MissingCondition(effect), r.rights.Retry()
+	}
+	return GuardRefusedCondition(refusal), shared.RefusedRetry
+}
+
 // withdrawPolicies deletes the policies in mode Observe, and says so in condition BypassGuarded. It does nothing while the mode is
 // undecided.
 func (r *Reconciler) withdrawPolicies(ctx context.Context, object *v1alpha1.ServiceTypePolicy, mode v1alpha1.Mode) (ctrl.Result, error) {
@@ -151,8 +163,7 @@ func (r *Reconciler) withdrawPolicies(ctx context.Context, object *v1alpha1.Serv
 		if !shared.IsRefused(err) {
 			return ctrl.Result{}, err
 		}
-		condition = GuardRefusedCondition(err)
-		result.RequeueAfter = shared.RefusedRetry
+		condition, result.RequeueAfter = r.explainRefusal(ctx, err, "an admission policy could not be deleted")
 	}
 
 	r.guard.setLatest(policy.Guard{Condition: condition, UID: object.UID, Generation: object.Generation})
@@ -295,15 +306,16 @@ func cacheByName(name string) map[client.Object]cache.ByObject {
 	}
 }
 
-// Setup adds the controller to a manager whose cache has CacheOptions. missingKinds are the kinds of Volcano that the API
-// server lacks. It returns the Guard with the result.
-func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, missingKinds []string) (*Guard, error) {
+// Setup adds the controller to a manager whose cache has CacheOptions. rights are the rights to enforce that the operator
+// has, nil to count it as allowed to do everything. missingKinds are the kinds of Volcano that the API server lacks. It
+// returns the Guard with the result.
+func Setup(mgr ctrl.Manager, nodes *shared.NodeInventory, rights *enforcerights.Rights, missingKinds []string) (*Guard, error) {
 	chargeCache, err := newChargeCache(mgr)
 	if err != nil {
 		return nil, err
 	}
 
-	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), inventory: nodes, lastApplied: map[string]appliedState{},
+	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), inventory: nodes, rights: rights, lastApplied: map[string]appliedState{},
 		missingKinds: missingKinds, readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: chargeCache}}
 
 	// One pending signal stands for all changes before it: the reconcile reads all cards anyway.

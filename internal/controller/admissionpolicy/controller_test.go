@@ -2,9 +2,14 @@ package admissionpolicy
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,6 +19,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/controller/enforcerights"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -74,6 +80,55 @@ func TestANewPolicyRefusesNothingWithoutVolcano(t *testing.T) {
 		read.Spec.Mode = tc.wanted
 		read.Status.Mode = tc.inForce
 		check.Equal(t, "mode", tc.want, r.decideMode(read))
+	}
+}
+
+// deniedReviews answers that the operator has no right.
+type deniedReviews struct{}
+
+func (deniedReviews) Create(context.Context, client.Object, ...client.CreateOption) error { return nil }
+
+// TestMissingRightsToTheAdmissionPolicies: the operator may not write admission policies in mode Enforce, nor delete them in mode
+// Observe. Condition BypassGuarded names the missing rights and the command that helps, and the operator tries again
+// as soon as it looks for its rights.
+func TestMissingRightsToTheAdmissionPolicies(t *testing.T) {
+	owner := builder.ServiceTypePolicy().Obj()
+	mayWrite := true
+	refusal := func(name string) error {
+		if mayWrite {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Group: admissionv1.GroupName, Resource: "validatingadmissionpolicies"}, name, errors.New("the account cannot write it"))
+	}
+	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(builder.Scheme(t, clientgoscheme.AddToScheme, v1alpha1.AddToScheme)).WithObjects(owner).Build(), interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return errors.Join(refusal("any"), c.Apply(ctx, o, opts...))
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := refusal(o.GetName()); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	r := &Reconciler{
+		guard: newGuard(), client: api, events: record.NewFakeRecorder(10), inventory: oneNode{}, lastApplied: map[string]appliedState{},
+		readers: map[string]client.Reader{BypassPolicyName: api, ChargePolicyName: api},
+		rights:  enforcerights.New(enforcerights.Options{Client: deniedReviews{}, Namespace: "cards", Retry: time.Second}),
+	}
+
+	check.Value(r.Reconcile(t.Context(), ctrl.Request{}))(t)
+	check.Equal(t, "reason while writes succeed", v1alpha1.ReasonBypassDenied, r.guard.Latest().Reason)
+
+	mayWrite = false
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeEnforce, v1alpha1.ModeObserve} {
+		owner.Status.Mode = mode
+		check.NoError(t, api.Update(t.Context(), owner))
+		result := check.Value(r.Reconcile(t.Context(), ctrl.Request{}))(t)
+		guard := r.guard.Latest()
+		check.Equal(t, "BypassGuarded in mode "+string(mode), "False/"+v1alpha1.ReasonRightsMissing, string(guard.Status)+"/"+guard.Reason)
+		check.Contains(t, "message", guard.Message, "kubectl create clusterrolebinding cardquota-manager-enforce", "--serviceaccount=cards:cardquota-manager")
+		check.Equal(t, "next try", time.Second, result.RequeueAfter)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/controller/enforcerights"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/forecast"
 	"cardquota.dev/operator/internal/localquota"
@@ -51,6 +52,8 @@ type Reconciler struct {
 	usage  *UsageCollector
 	// inventory provides the policy in force.
 	inventory InventorySource
+	// rights are the rights to enforce that the operator has, nil if it does not ask.
+	rights    *enforcerights.Rights
 	throttle  *shared.StatusThrottle
 	selectors *shared.QuotaSelectors
 	// queueWrites are the last writes of Queues, by the name of the queue. writtenQueues has the queue that
@@ -90,9 +93,9 @@ type reconciliation struct {
 	now         time.Time
 }
 
-// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas/status,verbs=patch
-// +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues,verbs=get;list;watch
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=podgroups,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces;nodes;pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
@@ -183,8 +186,12 @@ func (r *reconciliation) syncOwnedQueue(ctx context.Context) (ctrl.Result, error
 
 	before := r.quota.DeepCopy()
 	controllerutil.AddFinalizer(r.quota, cardquota.Finalizer)
-	if result, err := r.patchMeta(ctx, before); err != nil || !result.IsZero() {
-		return result, err
+	result, err := r.patchMeta(ctx, before)
+	switch {
+	case err != nil:
+		return r.reportWriteError(ctx, err)
+	case !result.IsZero():
+		return result, nil
 	}
 
 	return r.syncQueue(ctx)
@@ -192,16 +199,18 @@ func (r *reconciliation) syncOwnedQueue(ctx context.Context) (ctrl.Result, error
 
 // patchMeta writes the metadata of the CardQuota with an optimistic lock, since other
 // clients write finalizers as well. It requeues a CardQuota that is newer than the cache. For one that is gone there is
-// nothing to write.
+// nothing to write. After any other error the CardQuota has its finalizers of before.
 func (r *reconciliation) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
 	err := r.client.Patch(ctx, r.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManager))
+	if client.IgnoreNotFound(err) == nil {
+		return ctrl.Result{}, nil
+	}
+
+	r.quota.Finalizers = before.Finalizers
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("write finalizers: %w", err)
-	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, fmt.Errorf("write finalizers: %w", err)
 }
 
 // syncQueue writes the Queue of the CardQuota that owns it, then the status.
@@ -294,10 +303,18 @@ func (r *reconciliation) wasInSync(before metav1.Condition, now cardquota.Desire
 
 // reportWriteError reports a refused write in the status and returns any other error. The
 // operator retries a refused write when the Queue's state changes, otherwise after
-// shared.RefusedRetry.
+// shared.RefusedRetry. If rights to enforce are missing, the status says so, and it looks for them more often.
 func (r *reconciliation) reportWriteError(ctx context.Context, err error) (ctrl.Result, error) {
 	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
+	}
+
+	if rights, areMissing := r.rights.ExplainRefusal(ctx, err); areMissing {
+		effect := "queue " + r.quota.QueueName() + " could not be written"
+		if r.mode == v1alpha1.ModeObserve {
+			effect = "queue " + r.quota.QueueName() + " could not be restored"
+		}
+		return r.updateStatusAndRetry(ctx, rights.MissingCondition(effect), r.rights.Retry())
 	}
 
 	result, err := r.updateStatus(ctx, cardquota.QueueRefusedCondition(r.quota.QueueName(), r.queue, err))
@@ -389,8 +406,7 @@ func (r *reconciliation) enforcedCondition() *metav1.Condition {
 		missing := policy.VolcanoMissingCondition(r.missingKinds)
 		return &missing
 	case r.mode == v1alpha1.ModeObserve:
-		found, isKnown := r.readForecast()
-		observing := policy.ObservingCondition(forecast.Summary(found), isKnown, r.quota.Status.Conditions)
+		observing := r.unenforcedCondition()
 		return &observing
 	}
 
@@ -404,6 +420,20 @@ func (r *reconciliation) enforcedCondition() *metav1.Condition {
 	}
 	own := enforcement.EvaluateQueue(r.quota.QueueName(), policyCondition, bypasses)
 	return &own
+}
+
+// unenforcedCondition returns condition Enforced in mode Observe. It is that of a policy that wants to enforce and lacks the
+// rights.
+func (r *reconciliation) unenforcedCondition() metav1.Condition {
+	if r.policy != nil {
+		ofPolicy := conditions.Get(r.policy.Status.Conditions, v1alpha1.ConditionEnforced)
+		if ofPolicy.Reason == v1alpha1.ReasonRightsMissing {
+			return conditions.New(ofPolicy.Status, ofPolicy.Reason, "%s", ofPolicy.Message)
+		}
+	}
+
+	found, isKnown := r.readForecast()
+	return policy.ObservingCondition(forecast.Summary(found), isKnown, r.quota.Status.Conditions)
 }
 
 // cardQuotasForQueue returns the CardQuotas that name a queue. They are copies.

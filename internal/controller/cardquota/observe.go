@@ -92,7 +92,8 @@ func (r *reconciliation) restoreAndRelease(ctx context.Context, owns bool) (ctrl
 	}
 
 	result, err := r.removeFinalizer(ctx)
-	if err == nil && r.quota.DeletionTimestamp == nil {
+	isReleased := err == nil && !controllerutil.ContainsFinalizer(r.quota, cardquota.Finalizer)
+	if isReleased && r.quota.DeletionTimestamp == nil {
 		result = shared.RequeueWithin(result, conflictRetry) // the status follows
 	}
 	return result, err

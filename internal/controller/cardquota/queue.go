@@ -351,11 +351,16 @@ func (r *reconciliation) removeManagedFields(ctx context.Context) error {
 	return nil
 }
 
-// removeFinalizer removes the finalizer, after which the API server deletes the CardQuota.
+// removeFinalizer removes the finalizer, after which the API server deletes the CardQuota that is being deleted. The status
+// says if the API server refuses that.
 func (r *reconciliation) removeFinalizer(ctx context.Context) (ctrl.Result, error) {
 	before := r.quota.DeepCopy()
 	controllerutil.RemoveFinalizer(r.quota, cardquota.Finalizer)
 	r.metrics.forgetQuota(r.quota.Name)
 	r.queueWrites.Forget(r.quota.QueueName())
-	return r.patchMeta(ctx, before)
+	result, err := r.patchMeta(ctx, before)
+	if err != nil {
+		return r.reportWriteError(ctx, err)
+	}
+	return result, nil
 }

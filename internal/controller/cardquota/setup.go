@@ -24,6 +24,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/controller/enforcerights"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
 )
@@ -45,6 +46,8 @@ type Options struct {
 	Inventory InventorySource
 	// MissingKinds are the kinds of Volcano that the API server lacks.
 	MissingKinds []string
+	// Rights are the rights to enforce that the operator has, nil to count it as allowed to do everything.
+	Rights *enforcerights.Rights
 }
 
 // Setup adds the controller and its UsageCollector to a manager whose cache has
@@ -56,6 +59,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*UsageCollec
 		events:       mgr.GetEventRecorderFor(shared.Component),
 		usage:        newUsageCollector(mgr.GetCache(), shared.StatusInterval, options.Inventory),
 		inventory:    options.Inventory,
+		rights:       options.Rights,
 		throttle:     shared.NewStatusThrottle(shared.StatusInterval),
 		queueWrites:  shared.NewLastWrites(),
 		selectors:    shared.NewQuotaSelectors(),

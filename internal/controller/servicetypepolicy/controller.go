@@ -26,6 +26,7 @@ import (
 	"cardquota.dev/operator/internal/build"
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/controller/enforcerights"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
@@ -52,6 +53,8 @@ type Reconciler struct {
 	evidence *evidence
 	// guard is nil without admission policies.
 	guard Guard
+	// rights are the rights to enforce that the operator has, nil if it does not ask.
+	rights *enforcerights.Rights
 	// inForce returns what is in force of a policy that was read.
 	inForce func(*v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 	// missingKinds are the kinds of Volcano that the API server lacks.
@@ -82,6 +85,9 @@ type reconciliation struct {
 	faults field.ErrorList
 	// mode is the mode in force from now on, "" while it is undecided. lastMode is that so far.
 	mode, lastMode v1alpha1.Mode
+	// granted are the rights to enforce. restoring is what is left to restore in mode Observe.
+	granted   policy.Rights
+	restoring policy.Restoring
 	// statusDelay is how long the next status write must wait.
 	statusDelay time.Duration
 	now         time.Time
@@ -101,7 +107,7 @@ var errCacheStale = errors.New("read again")
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=list;watch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch
-// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch;create;delete
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=volcano-scheduler-configmap,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-scheduler-configmap,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-policy-in-force,verbs=get;create;patch
@@ -135,18 +141,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	run := &reconciliation{Reconciler: r, policy: object, spec: policy.EffectivePolicy(inForce), statusDelay: r.throttle.Wait(req.Name), now: r.now()}
 	run.faults = policy.Validate(run.spec)
 	run.lastMode = policy.Mode(inForce)
-	var err error
-	run.mode, err = r.decideMode(ctx, inForce)
-	if err != nil {
+	if err := run.decideMode(ctx, inForce); err != nil {
 		return ctrl.Result{}, err
 	}
 
 	result, err := run.applyAndReport(ctx)
-	if errors.Is(err, errCacheStale) {
+	switch {
+	case errors.Is(err, errCacheStale):
 		return ctrl.Result{RequeueAfter: shared.StaleRetry}, nil
+	case err != nil:
+		return ctrl.Result{}, err
 	}
 
-	return result, err
+	return shared.RequeueWithin(result, r.rights.NextLook(run.waitsForRights())), nil
 }
 
 // applyAndReport applies the policy and writes the status, also after a failed write of the configuration:
@@ -174,6 +181,9 @@ func (r *reconciliation) applyAndReport(ctx context.Context) (ctrl.Result, error
 	default:
 		// A PriorityClass that cannot be created must not delay the configuration.
 		classErr = r.syncPriorityClasses(ctx, r.spec.PriorityClasses)
+		if r.granted.AreMissing() && apierrors.IsForbidden(classErr) {
+			classErr = nil // Ready says what is missing, and the next look at the rights tries again
+		}
 		out, writeErr = r.syncConfigMap(ctx, live)
 	}
 

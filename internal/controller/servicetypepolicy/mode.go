@@ -17,12 +17,49 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// decideMode returns the mode in force from now on, "" if it cannot be decided yet.
-func (r *Reconciler) decideMode(ctx context.Context, inForce *v1alpha1.ServiceTypePolicy) (v1alpha1.Mode, error) {
-	if r.lacksVolcano(inForce) {
-		return policy.ModeWithoutVolcano(inForce), nil
+// decideMode decides the mode in force from now on, "" if it cannot be decided yet. It also reads the rights on which that
+// depends.
+func (r *reconciliation) decideMode(ctx context.Context, inForce *v1alpha1.ServiceTypePolicy) (err error) {
+	r.granted, err = r.readRights(ctx)
+	if err != nil {
+		return err
 	}
-	if inForce.Spec.Mode != v1alpha1.ModeObserve || r.evidence == nil {
+
+	switch {
+	case r.lacksVolcano(inForce):
+		r.mode = policy.ModeWithoutVolcano(inForce)
+	case inForce.Spec.Mode == v1alpha1.ModeObserve:
+		r.mode, err = r.nextObservingMode(ctx, inForce)
+	case r.granted.AreMissing():
+		var written []string
+		written, err = r.writtenQuotas(ctx)
+		r.mode = policy.ModeWithoutRights(inForce, len(written) > 0)
+	default:
+		r.mode = policy.NextMode(inForce, false)
+	}
+
+	return err
+}
+
+// readRights returns the rights to enforce that the operator has. After a change of the spec it asks for them at once: an
+// administrator may just have bound them.
+func (r *reconciliation) readRights(ctx context.Context) (policy.Rights, error) {
+	if r.policy.Generation != r.policy.Status.ObservedGeneration {
+		return r.rights.CurrentNow(ctx)
+	}
+	return r.rights.Current(ctx)
+}
+
+// waitsForRights reports whether something goes on as soon as the operator has the rights to enforce: mode Enforce, or the
+// way back from it.
+func (r *reconciliation) waitsForRights() bool {
+	wantsEnforce := r.spec.Mode != v1alpha1.ModeObserve
+	return r.granted.AreMissing() && (wantsEnforce || !r.restoring.IsDone())
+}
+
+// nextObservingMode returns the mode in force from now on while Observe is wanted, "" if it cannot be decided yet.
+func (r *Reconciler) nextObservingMode(ctx context.Context, inForce *v1alpha1.ServiceTypePolicy) (v1alpha1.Mode, error) {
+	if r.evidence == nil {
 		return policy.NextMode(inForce, false), nil
 	}
 	mayRun, err := r.evidence.schedulerMayRun(ctx, r.now())

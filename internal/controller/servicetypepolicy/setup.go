@@ -24,6 +24,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/controller/enforcerights"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	Bypasses BypassSource
 	// Guard provides condition BypassGuarded; without it that condition stays as it was.
 	Guard Guard
+	// Rights are the rights to enforce that the operator has, nil to count it as allowed to do everything.
+	Rights *enforcerights.Rights
 	// InForce returns what is in force of a policy that was read.
 	InForce func(*v1alpha1.ServiceTypePolicy) *v1alpha1.ServiceTypePolicy
 	// MissingKinds are the kinds of Volcano that the API server lacks.
@@ -89,6 +92,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			metric: newEnforcedMetric(),
 		},
 		guard:              options.Guard,
+		rights:             options.Rights,
 		inForce:            options.InForce,
 		schedulerNamespace: options.SchedulerNamespace,
 		volcanoNamespace:   options.VolcanoNamespace,

@@ -45,7 +45,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, out configResult) (ct
 
 // statusInput returns everything from which the status is computed. out is the result of writing the configuration.
 func (r *reconciliation) statusInput(ctx context.Context, out configResult) (policy.StatusInput, error) {
-	input := policy.StatusInput{Policy: r.policy, Mode: r.mode, MissingKinds: r.missingKinds, Sync: out.Condition, Hash: out.hash, Now: r.now}
+	input := policy.StatusInput{Policy: r.policy, Mode: r.mode, MissingKinds: r.missingKinds, Rights: r.granted, Sync: out.Condition, Hash: out.hash, Now: r.now}
 
 	// The status says what is in force. A policy that could not be written is not.
 	if out.Status == metav1.ConditionTrue && r.policy.DeletionTimestamp == nil && r.mode != "" {
@@ -69,7 +69,8 @@ func (r *reconciliation) statusInput(ctx context.Context, out configResult) (pol
 	}
 
 	if r.mode == v1alpha1.ModeObserve {
-		input.Restoring, err = r.findRestoring(ctx)
+		r.restoring, err = r.findRestoring(ctx)
+		input.Restoring = r.restoring
 		if r.evidence != nil {
 			input.Forecast, _ = r.readForecast()
 		}
@@ -119,7 +120,8 @@ func (r *reconciliation) observedEnforcement() policy.Enforcement {
 	out := policy.UnknownEnforcement()
 	if r.mode == v1alpha1.ModeObserve {
 		found, isKnown := r.readForecast()
-		out.Condition = policy.ObservingCondition(forecast.PolicySummary(found), isKnown, r.policy.Status.Conditions)
+		observing := policy.ObservingCondition(forecast.PolicySummary(found), isKnown, r.policy.Status.Conditions)
+		out.Condition = policy.UnenforcedCondition(r.spec.Mode, r.granted, observing)
 	}
 	if r.mode != r.spec.Mode {
 		out.Until = r.now.Add(leaderPollInterval)

@@ -63,7 +63,7 @@ func (g gateCheck) enforcementGate() Gate {
 	// A bypass of another pod does not keep the scheduler from enforcing the quota of this one.
 	case enforced.Status == metav1.ConditionTrue || enforced.Reason == v1alpha1.ReasonCardBypass:
 		return Gate{name, Yes, "it runs and enforces quotas"}
-	case enforced.Reason == v1alpha1.ReasonObserving:
+	case enforced.Reason == v1alpha1.ReasonObserving || enforced.Reason == v1alpha1.ReasonRightsMissing: // without rights it observes
 		return Gate{name, Unknown, "the policy observes, so another scheduler places the pod, and no quota refuses it"}
 	default:
 		return Gate{name, No, enforced.Reason + ": " + enforced.Message}
