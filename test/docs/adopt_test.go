@@ -15,7 +15,7 @@ import (
 )
 
 // TestAdoptingBesideStockVolcano: a platform engineer types every command of docs/adopt.md on a cluster with stock
-// Volcano on which workloads run. Until Enforce no Queue changes, and no scheduler restarts.
+// Volcano on which workloads run. Until Enforce no Queue changes, no scheduler restarts, and the operator may write none.
 // The forecast names the vcjob that waits with Enforce. Each step after it changes what the page says, and the commands
 // below undo it. On the way back the Queues are as they were. All pods from before keep their node through every step.
 //
@@ -36,6 +36,7 @@ func TestAdoptingBesideStockVolcano(t *testing.T) {
 	})
 	a.expectWithinTenMinutes()
 	a.Expect([]int{turns.countStockRuns(), turns.countHeartbeats()}).To(Equal([]int{1, 0}), "the stock scheduler runs as before")
+	a.Expect(a.canWriteQueues()).To(Equal("no"))
 
 	a.step("enforce", a.enforce)
 	a.step("workloads name their queue", a.nameQueues)
@@ -46,6 +47,7 @@ func TestAdoptingBesideStockVolcano(t *testing.T) {
 
 	a.step("back", a.goBack)
 	a.Expect(a.describeQueues()).To(ContainElements(queues), "as they were before Enforce")
+	a.Expect(a.canWriteQueues()).To(Equal("no"))
 	a.step("remove", func() {
 		a.typeCommands(a.sectionCommands(install, "## Remove it")[0])
 		a.checkNothingLeft(cluster.VolcanoNamespace)
@@ -70,6 +72,7 @@ func TestObservingWithoutVolcano(t *testing.T) {
 	a.step("observe", a.observe)
 	a.step("look", func() { a.look(map[string]string{team: "job needs job,cards", web: "nothing needs serve"}) })
 	a.expectWithinTenMinutes()
+	a.Expect(a.canWriteQueues()).To(Equal("no"))
 
 	a.step("stop observing", func() {
 		a.typeCommands(a.blocks("### Stop observing", 1)[0])
@@ -110,6 +113,7 @@ func (a *adoption) enforce() {
 	a.typeCommands(commands[0])
 	a.checkContinues()
 	a.typeCommands(commands[1])
+	a.Expect(a.canWriteQueues()).To(Equal("yes"))
 
 	a.Eventually(a.enforcedCondition).Should(HavePrefix("CardBypass: 2 pods hold 2 NVIDIA-H200 "))
 	a.checkNextPodWaits("cards", 3, legacy)

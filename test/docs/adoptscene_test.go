@@ -21,6 +21,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/framework"
 )
 
@@ -194,6 +195,13 @@ func nameForecast(workloads *v1alpha1.ForecastWorkloads) string {
 		names = append(names, listed.Workload.Name)
 	}
 	return strings.Join(names, ",")
+}
+
+// canWriteQueues asks whether the operator may write Queues: yes or no.
+func (a *adoption) canWriteQueues() string {
+	answer, err := a.runShell(`kubectl auth can-i patch queues.scheduling.volcano.sh --as=system:serviceaccount:` + cluster.VolcanoNamespace + `:cardquota-manager 2>/dev/null || true`)
+	a.Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(answer)
 }
 
 // correctQuotas replaces a text in quotas.yaml, which must have it once.
