@@ -151,10 +151,7 @@ func (f *forecaster) newJob(pod *corev1.Pod, group *v1beta1.PodGroup) *job {
 
 	request := f.newPodRequest(pod, read.Request, read.Denied)
 	if isCharged {
-		request.setUsed(&charge)
-		if !f.hasHealthyCards(pod.Spec.NodeName) {
-			request.notOffered = request.used
-		}
+		request.setUsed(&charge, f.hasHealthyCards(pod.Spec.NodeName))
 	}
 	if f.input.IgnoresComputeOfCardPods && hasCards {
 		request.request.MilliCPU = 0
@@ -184,10 +181,14 @@ func (f *forecaster) newPodRequest(pod *corev1.Pod, request quota.Request, denie
 	return read
 }
 
-// setUsed sets what the pod uses. The card that it has comes first in its request: a quota for it suffices.
-func (p *podRequest) setUsed(charge *quota.Charge) {
+// setUsed sets what the pod uses. The card that it has comes first in its request: a quota for it suffices. isHealthy
+// reports whether the cards of its node are among the healthy ones.
+func (p *podRequest) setUsed(charge *quota.Charge, isHealthy bool) {
 	p.used = charge.DistinctCards()
 	p.notOffered = charge.NotOffered
+	if !isHealthy {
+		p.notOffered = p.used
+	}
 	if p.used == nil {
 		p.used = []card.Amount{} // a pod without cards
 		return
