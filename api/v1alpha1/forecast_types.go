@@ -65,8 +65,14 @@ type ForecastWorkload struct {
 	Message string `json:"message,omitempty"`
 }
 
-// PolicyForecast is what no CardQuota decides about while quotas are only observed.
+// PolicyForecast is how many CardQuotas foretell something, and what no CardQuota decides about, while quotas are only
+// observed.
 type PolicyForecast struct {
+	// cardQuotas is the number of CardQuotas whose own status.forecast says what Enforce would change.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	CardQuotas int32 `json:"cardQuotas,omitempty"`
 	// unlimited are the workloads with cards that no CardQuota counts, so that no quota limits them.
 	// +optional
 	Unlimited *ForecastWorkloads `json:"unlimited,omitempty"`

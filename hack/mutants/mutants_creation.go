@@ -8,8 +8,8 @@ var creationMutants = []mutant{
 
 // answerEndMutants break how cards become free again, and what a deleted CardQuota gives.
 var answerEndMutants = []mutant{
-	{"internal/cli/why/explanation/workloadend.go", `w.APIGroup != appsv1.GroupName`, `w.APIGroup == appsv1.GroupName`, "a service does not end by itself"},
-	{"internal/cli/why/explanation/workloadend.go", `w.Kind == "DaemonSet"`, `w.Kind == "Deployment"`, "a DaemonSet cannot be scaled down"},
+	{"internal/cli/why/explanation/workloadstate.go", `w.APIGroup != appsv1.GroupName`, `w.APIGroup == appsv1.GroupName`, "a service does not end by itself"},
+	{"internal/cli/why/explanation/workloadstate.go", `w.Kind == "DaemonSet"`, `w.Kind == "Deployment"`, "a DaemonSet cannot be scaled down"},
 	{"internal/cli/why/explanation/reasons.go", `if quota.DeletionTimestamp != nil {`, `if false {`, "a deleted CardQuota gives nothing"},
 	{"internal/cli/why/explanation/advice.go", `deleted != nil && isQuotaReason(entry.Reason)`, `deleted != nil && entry.Reason == v1alpha1.BlockedNoQuota`, "an edit of a deleted CardQuota has no effect"},
 }

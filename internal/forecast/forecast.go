@@ -62,7 +62,7 @@ type Forecast struct {
 	// Quotas is the forecast of each queue with a CardQuota that has something to say, with what it says of the
 	// queues below it.
 	Quotas map[string]*v1alpha1.CardQuotaForecast
-	// Policy is what no CardQuota decides about, nil for nothing.
+	// Policy is how many CardQuotas foretell something, and what none of them decides about; nil for nothing.
 	Policy *v1alpha1.PolicyForecast
 }
 
@@ -211,7 +211,7 @@ func (f *forecaster) result() Forecast {
 			quotas[queue] = status
 		}
 	}
-	return Forecast{quotas, f.policyStatus()}
+	return Forecast{quotas, f.policyStatus(len(quotas))}
 }
 
 // addAll adds the lists of a queue below.

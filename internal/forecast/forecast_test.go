@@ -355,7 +355,7 @@ func TestAQuotaLimitsQueuesWithoutACardQuotaBelow(t *testing.T) {
 	found := New(s.newInput())
 	check.Equal(t, "forecast of queue train", outcome{Waiting: []string{"b:4"}}, outcomeOf(found.Quotas["train"]))
 	check.Equal(t, "forecast of the parent", outcome{Waiting: []string{"c:4", "b:4"}}, outcomeOf(found.Quotas["org"]))
-	check.That(t, found.Quotas["hand"] == nil && found.Policy == nil, "hand has a forecast of its own, or is not limited")
+	check.That(t, found.Quotas["hand"] == nil && found.Policy.Unlimited == nil, "hand has a forecast of its own, or is not limited")
 }
 
 // TestAListNamesTenWorkloads: a list names the ten youngest workloads, and counts all of them. With ListsAll it names all
@@ -391,6 +391,6 @@ func TestTheSummaryNamesEachOutcome(t *testing.T) {
 	check.Equal(t, "summary of queue train",
 		"1 workload would wait (1 card), 1 workload would lose cards to other queues (8 cards), 1 workload would bypass the scheduler (1 card)",
 		Summary(found.Quotas["train"]))
-	check.Equal(t, "summary of the policy", "1 workload that no CardQuota counts (1 card)", PolicySummary(found.Policy))
+	check.Equal(t, "summary of the policy", "workloads of 1 CardQuota, 1 workload that no CardQuota counts (1 card)", PolicySummary(found.Policy))
 	check.Equal(t, "summary of nothing", "", Summary(nil)+PolicySummary(nil))
 }

@@ -131,10 +131,13 @@ func (l *workloadList) status(most int) *v1alpha1.ForecastWorkloads {
 	return status
 }
 
-// policyStatus returns what no CardQuota decides about, nil for nothing.
-func (f *forecaster) policyStatus() *v1alpha1.PolicyForecast {
-	status := &v1alpha1.PolicyForecast{Unlimited: f.unlimited.status(f.mostListed()), AmbiguousNamespacesTotal: int32(min(len(f.ambiguous), math.MaxInt32))}
-	if status.Unlimited == nil {
+// policyStatus returns what no CardQuota decides about, with the number of CardQuotas that foretell something. It is nil if
+// nothing is foretold.
+func (f *forecaster) policyStatus(cardQuotas int) *v1alpha1.PolicyForecast {
+	status := &v1alpha1.PolicyForecast{
+		CardQuotas: int32(min(cardQuotas, math.MaxInt32)), Unlimited: f.unlimited.status(f.mostListed()), AmbiguousNamespacesTotal: int32(min(len(f.ambiguous), math.MaxInt32)),
+	}
+	if status.Unlimited == nil && cardQuotas == 0 {
 		return nil
 	}
 

@@ -53,6 +53,9 @@ func PolicySummary(f *v1alpha1.PolicyForecast) string {
 	}
 
 	var texts []string
+	if f.CardQuotas > 0 {
+		texts = append(texts, "workloads of "+conditions.CountThings(int(f.CardQuotas), "CardQuota"))
+	}
 	if f.Unlimited != nil {
 		texts = append(texts, Outcome{Text: "that no CardQuota counts", Workloads: f.Unlimited}.String())
 	}

@@ -351,7 +351,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 	}
 
 	counts := r.Reconciler.usage
-	found, isKnown := r.readForecast()
+	found, isKnown := r.readForecast(r.quota)
 	status := cardquota.NewStatus(cardquota.StatusInput{
 		Quota: r.quota, Mode: r.mode, Queue: r.queue, Sync: sync, Usage: r.subtree, Own: r.usage, Tree: r.tree, Physical: counts.Physical(), Unnamed: counts.Unnamed(),
 		Totals: counts.QuotaTotals(), Enforced: r.enforcedCondition(), LocalViews: localquota.ViewsCondition(len(selected)), Forecast: found, Now: r.now,
@@ -368,7 +368,7 @@ func (r *reconciliation) updateStatus(ctx context.Context, sync metav1.Condition
 
 	_, wait, err := writer.Write(ctx, status)
 	if err == nil && isKnown {
-		r.reportForecast(status.Forecast)
+		r.reportForecast(r.quota, r.now, status.Forecast)
 	}
 	return ctrl.Result{RequeueAfter: wait}, err
 }
@@ -406,7 +406,7 @@ func (r *reconciliation) enforcedCondition() *metav1.Condition {
 		missing := policy.VolcanoMissingCondition(r.missingKinds)
 		return &missing
 	case r.mode == v1alpha1.ModeObserve:
-		observing := r.unenforcedCondition()
+		observing := r.unenforcedCondition(r.quota, r.policy)
 		return &observing
 	}
 
@@ -422,18 +422,18 @@ func (r *reconciliation) enforcedCondition() *metav1.Condition {
 	return &own
 }
 
-// unenforcedCondition returns condition Enforced in mode Observe. It is that of a policy that wants to enforce and lacks the
-// rights.
-func (r *reconciliation) unenforcedCondition() metav1.Condition {
-	if r.policy != nil {
-		ofPolicy := conditions.Get(r.policy.Status.Conditions, v1alpha1.ConditionEnforced)
+// unenforcedCondition returns condition Enforced of a CardQuota in mode Observe. It is that of the policy, which may be nil, if
+// that wants to enforce and lacks the rights.
+func (r *Reconciler) unenforcedCondition(quota *v1alpha1.CardQuota, inUse *v1alpha1.ServiceTypePolicy) metav1.Condition {
+	if inUse != nil {
+		ofPolicy := conditions.Get(inUse.Status.Conditions, v1alpha1.ConditionEnforced)
 		if ofPolicy.Reason == v1alpha1.ReasonRightsMissing {
 			return conditions.New(ofPolicy.Status, ofPolicy.Reason, "%s", ofPolicy.Message)
 		}
 	}
 
-	found, isKnown := r.readForecast()
-	return policy.ObservingCondition(forecast.Summary(found), isKnown, r.quota.Status.Conditions)
+	found, isKnown := r.readForecast(quota)
+	return policy.ObservingCondition(forecast.Summary(found), isKnown, quota.Status.Conditions)
 }
 
 // cardQuotasForQueue returns the CardQuotas that name a queue. They are copies.

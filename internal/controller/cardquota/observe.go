@@ -24,24 +24,24 @@ const forecastEventInterval = time.Hour
 
 // readForecast returns what Enforce would refuse. Before a count knows it, that is what the status says: another run of the
 // operator wrote it.
-func (r *reconciliation) readForecast() (found *v1alpha1.CardQuotaForecast, isKnown bool) {
-	found, isKnown = r.Reconciler.usage.Forecast(r.quota.QueueName())
+func (r *Reconciler) readForecast(quota *v1alpha1.CardQuota) (found *v1alpha1.CardQuotaForecast, isKnown bool) {
+	found, isKnown = r.usage.Forecast(quota.QueueName())
 	if !isKnown {
-		found = r.quota.Status.Forecast
+		found = quota.Status.Forecast
 	}
 	return found, isKnown
 }
 
 // reportForecast emits an event about what Enforce would refuse, at most once an hour for each CardQuota.
-func (r *reconciliation) reportForecast(found *v1alpha1.CardQuotaForecast) {
+func (r *Reconciler) reportForecast(quota *v1alpha1.CardQuota, now time.Time, found *v1alpha1.CardQuotaForecast) {
 	summary := forecast.Summary(found)
-	last, _ := r.forecastEvents.Load(r.quota.Name)
+	last, _ := r.forecastEvents.Load(quota.Name)
 	at, _ := last.(time.Time)
-	if summary == "" || r.now.Sub(at) < forecastEventInterval {
+	if summary == "" || now.Sub(at) < forecastEventInterval {
 		return
 	}
-	r.forecastEvents.Store(r.quota.Name, r.now)
-	r.events.Eventf(r.quota, corev1.EventTypeNormal, v1alpha1.EventForecast, "mode Enforce would change: %s. status.forecast names them", summary)
+	r.forecastEvents.Store(quota.Name, now)
+	r.events.Eventf(quota, corev1.EventTypeNormal, v1alpha1.EventForecast, "mode Enforce would change: %s. status.forecast names them", summary)
 }
 
 // observeQueue writes the status in mode Observe. If mode Enforce has written the Queue, it first restores it: the finalizer

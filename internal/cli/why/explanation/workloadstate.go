@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -126,4 +127,16 @@ func (in *Input) addEvictions(d *Document) {
 		often = fmt.Sprintf(" Events tell of %d more.", more)
 	}
 	d.Summary += fmt.Sprintf(" Its last eviction was %s ago: %s.%s", duration.HumanDuration(max(0, in.Now.Sub(last.At))), strings.TrimSuffix(output.Clean(last.Message), "."), often)
+}
+
+// describeEnd returns how a workload gives its cards back. Services do not end by themselves.
+func describeEnd(w v1alpha1.WorkloadReference) string {
+	switch {
+	case w.APIGroup != appsv1.GroupName:
+		return "ends"
+	case w.Kind == "DaemonSet":
+		return "is deleted"
+	default:
+		return "is scaled down"
+	}
 }
