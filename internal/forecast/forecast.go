@@ -40,6 +40,8 @@ type Input struct {
 	Owners map[string]*v1alpha1.CardQuota
 	// Tree is the tree of queues, with the limits of flat ones.
 	Tree *quota.Tree
+	// UnmanagedQueues says what queues without a CardQuota may use with Enforce.
+	UnmanagedQueues v1alpha1.UnmanagedQueues
 	// Namespaces says for which queue pods count that name none.
 	Namespaces *Namespaces
 	// AllowsNamespace reports whether a queue allows a namespace.
@@ -111,6 +113,10 @@ func New(input *Input) Forecast {
 			f.listUnlimited(job)
 			continue
 		}
+		// Any tenant can name any queue. Such work that waits never starts there, and must not fill its lists.
+		if f.refusingQueue(job) != "" && !job.isRunning() {
+			continue
+		}
 		f.listByMembership(job)
 		f.place(job)
 		placed = append(placed, job)
@@ -138,6 +144,9 @@ func (f *forecaster) listUnlimited(job *job) {
 
 	namespace := job.workload.Namespace
 	message := fmt.Sprintf("queue %s has no CardQuota: create one with queueName: %s, or name a queue that has one", job.queue, job.queue)
+	if f.input.UnmanagedQueues != v1alpha1.UnmanagedIgnore {
+		message += fmt.Sprintf("; with unmanagedQueues: %s it would wait", f.input.UnmanagedQueues)
+	}
 	if job.queue == "" {
 		message = "it names no queue, and no CardQuota selects namespace " + namespace + " with a namespaceSelector"
 		if together := f.input.Namespaces.SelectedBy(namespace); len(together) > 0 {
@@ -158,7 +167,7 @@ func (f *forecaster) listByMembership(job *job) {
 	case !job.namesQueue:
 		lists.withoutQueue.add(job, all, f.membershipHelp(job.queue))
 	case others.total() > 0:
-		first := job.pods[slices.IndexFunc(job.pods, func(p *podRequest) bool { return p.bypass != "" })]
+		first := job.pods[slices.IndexFunc(job.pods, func(p *podRequest) bool { return p.bypass != "" && p.request.Count > 0 })]
 		lists.bypassing.add(job, others, first.bypass+": "+f.membershipHelp(job.queue))
 	}
 

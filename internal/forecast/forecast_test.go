@@ -3,6 +3,7 @@ package forecast
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,11 @@ func TestEnforceKeepsTheYoungestWaiting(t *testing.T) {
 				quotas: quotas(train().Selects("team", "other")), namespaces: namespaces(builder.Namespace("lab", "team", "lab")),
 				pods: pods(running("a", 1).ChargedQueue("train")),
 			}, []string{"a:1"}},
+		"a pod that waits, of a namespace that the quota does not select: it never starts there": {
+			scene{
+				quotas: quotas(train().Selects("team", "other")), namespaces: namespaces(builder.Namespace("lab", "team", "lab")),
+				pods: pods(pending("a", 1)),
+			}, nil},
 		"a limit of CPU, which counts for pods without cards": {
 			scene{
 				quotas: quotas(train().Resources("4", "")),
@@ -242,6 +248,19 @@ func TestPodsWithoutAQueueCountByTheirNamespace(t *testing.T) {
 		}
 		check.Equal(t, "workloads that no quota limits", tc.unlimited, namesOf(found.Policy.Unlimited))
 		check.Equal(t, "ambiguous namespaces", tc.ambiguous, found.Policy.AmbiguousNamespaces)
+	}
+}
+
+// TestAQueueWithoutACardQuotaGetsCardsOnlyIfThePolicyIgnoresIt: the message of a workload that no quota limits says that it
+// would wait, unless queues without a CardQuota may use any cards.
+func TestAQueueWithoutACardQuotaGetsCardsOnlyIfThePolicyIgnoresIt(t *testing.T) {
+	s := scene{pods: pods(running("a", 2).Queue("other"))}
+	for unmanaged, wants := range map[v1alpha1.UnmanagedQueues]bool{v1alpha1.UnmanagedIgnore: false, v1alpha1.UnmanagedEnforce: true, v1alpha1.UnmanagedDeny: true} {
+		input := s.newInput()
+		input.UnmanagedQueues = unmanaged
+		message := New(input).Policy.Unlimited.Workloads[0].Message
+		check.Contains(t, "message", message, "queue other has no CardQuota")
+		check.Equal(t, fmt.Sprintf("%s: %q says that it would wait", unmanaged, message), wants, strings.Contains(message, "unmanagedQueues: "+string(unmanaged)+" it would wait"))
 	}
 }
 

@@ -68,15 +68,22 @@ func (f *forecaster) refusal(job *job, pod *podRequest) *workload.Refusal {
 		return workload.RefusalForFault(job.queue, fault)
 	}
 
-	namespace := job.workload.Namespace
-	for _, at := range append([]string{job.queue}, f.input.Tree.Ancestors(job.queue)...) {
-		if !f.input.AllowsNamespace(at, namespace) {
-			return &workload.Refusal{Code: workload.CodeNamespaceNotAllowed, Queue: at, Object: namespace}
-		}
+	if at := f.refusingQueue(job); at != "" {
+		return &workload.Refusal{Code: workload.CodeNamespaceNotAllowed, Queue: at, Object: job.workload.Namespace}
 	}
 
 	if insufficient := f.ledger.Check(job.queue, pod.request, quota.Within{}); len(insufficient) > 0 {
 		return workload.RefusalFor(&insufficient[0])
 	}
 	return nil
+}
+
+// refusingQueue returns the queue, or the one above it, that does not allow the namespace of a job, "" if all do.
+func (f *forecaster) refusingQueue(job *job) string {
+	for _, at := range append([]string{job.queue}, f.input.Tree.Ancestors(job.queue)...) {
+		if !f.input.AllowsNamespace(at, job.workload.Namespace) {
+			return at
+		}
+	}
+	return ""
 }

@@ -354,7 +354,8 @@ func (u *UsageCollector) forecastInput(read *countedObjects, inventory *card.Inv
 
 	return &forecast.Input{
 		Pods: read.pods, PodGroups: read.groups, Charges: u.lastCharges, Facts: &u.facts, Inventory: inventory, Healthy: u.inventory.Healthy(), Nodes: u.inventory.Nodes(), Owners: read.owners, Tree: tree,
-		Namespaces: namespaces, AllowsNamespace: allowsNamespace, Schedulers: read.schedulers,
+		UnmanagedQueues: policy.UnmanagedQueues(read.inForce),
+		Namespaces:      namespaces, AllowsNamespace: allowsNamespace, Schedulers: read.schedulers,
 		TypeFor: policy.ServiceTypes(read.inForce), Matrix: policy.ReclaimMatrix(read.inForce), IgnoresComputeOfCardPods: policy.IgnoresComputeOfCardPods(read.inForce),
 	}
 }
