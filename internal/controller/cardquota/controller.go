@@ -8,6 +8,7 @@ package cardquota
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -386,7 +387,7 @@ func (r *reconciliation) updateMetrics(status *v1alpha1.CardQuotaStatus) {
 	// In a tree, a CardQuota without a service type is meant to be a parent, before it has children.
 	isParent := status.Children > 0 || (!r.tree.IsFlat() && r.quota.Spec.ServiceType == "")
 	if !isParent { // the children of a parent report its cards and workloads
-		numbers.cards = status.Cards
+		numbers.cards = slices.Clone(status.Cards) // the answer of the write is decoded into these
 		numbers.isInTree = !r.tree.IsFlat()
 		numbers.forecast = newForecastMetrics(status.Forecast)
 		if r.usage != nil {
