@@ -41,6 +41,9 @@ type CountInput struct {
 	Totals *cardquota.QuotaTotals
 	// Changed are the pods that use cards of which the name has changed.
 	Changed []ChangedModel
+	// QueueOfNamespace is that of queueusage.Input: in mode Observe it returns in the usage of which queue pods are that
+	// name none. nil in mode Enforce.
+	QueueOfNamespace func(namespace string) string
 }
 
 // Count is what one count found, summed up by card. It is immutable.
@@ -137,7 +140,7 @@ func (b *countBuilder) missingQueues() map[string]bool {
 }
 
 // addOutside records the pods that use cards without a queue, or in one that does not exist. It also counts the cards of
-// those without a queue, which are in the usage of none.
+// those without a queue, which are in the usage of none. In mode Observe they are no anomaly: the forecast names them.
 func (b *countBuilder) addOutside() {
 	missing := b.missingQueues()
 	outside := map[types.UID]bool{}
@@ -149,11 +152,6 @@ func (b *countBuilder) addOutside() {
 		}
 
 		outside[uid] = true
-		if charge.Queue == "" {
-			for _, amount := range charge.DistinctCards() {
-				b.addUsed(amount.Name, servicetype.None, amount.Count)
-			}
-		}
 	}
 
 	if len(outside) == 0 {
@@ -161,8 +159,18 @@ func (b *countBuilder) addOutside() {
 	}
 
 	for _, pod := range b.Pods {
-		if outside[pod.UID] {
-			charge := b.Charges[pod.UID]
+		if !outside[pod.UID] {
+			continue
+		}
+
+		charge := b.Charges[pod.UID]
+		observes := b.QueueOfNamespace != nil
+		if charge.Queue == "" && !(observes && b.QueueOfNamespace(pod.Namespace) != "") {
+			for _, amount := range charge.DistinctCards() {
+				b.addUsed(amount.Name, servicetype.None, amount.Count)
+			}
+		}
+		if !observes {
 			b.count.outside = append(b.count.outside, outsidePod{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, charge.Queue, charge.DistinctCards()})
 		}
 	}

@@ -23,6 +23,8 @@ type scene struct {
 	mappings card.Mappings
 	// isTree reports whether queues form a tree.
 	isTree bool
+	// queueOfNamespace is the queue of each namespace in mode Observe, nil in mode Enforce.
+	queueOfNamespace func(namespace string) string
 }
 
 // status counts the scene as the operator does.
@@ -39,7 +41,7 @@ func (cluster scene) status() v1alpha1.CardInventoryStatus {
 	}
 
 	tracker.Replace(now)
-	usage, charges := queueusage.CountWithCharges(queueusage.Input{Pods: cluster.pods, Inventory: tracker.Inventory()})
+	usage, charges := queueusage.CountWithCharges(queueusage.Input{Pods: cluster.pods, Inventory: tracker.Inventory(), QueueOfNamespace: cluster.queueOfNamespace})
 	owners := map[string]*v1alpha1.CardQuota{}
 	quotas := map[string]card.Quota{}
 
@@ -64,15 +66,16 @@ func (cluster scene) status() v1alpha1.CardInventoryStatus {
 		Nodes: tracker.TrackedNodes(),
 		Cards: tracker.Inventory(),
 		Count: NewCount(CountInput{
-			Pods:         cluster.pods,
-			Charges:      charges,
-			Usage:        usage,
-			Owners:       owners,
-			ServiceTypes: cardquota.ServiceTypesByQueue(owners, queues),
-			Quotas:       quotas,
-			Queues:       queues,
-			Tree:         tree,
-			Totals:       tree.QuotaTotals(cluster.quotas, cardquota.UnownedQuotas(cluster.quotas, tree.GrantingQueues(queues)), tracker.Healthy()),
+			Pods:             cluster.pods,
+			Charges:          charges,
+			Usage:            usage,
+			Owners:           owners,
+			ServiceTypes:     cardquota.ServiceTypesByQueue(owners, queues),
+			Quotas:           quotas,
+			Queues:           queues,
+			Tree:             tree,
+			QueueOfNamespace: cluster.queueOfNamespace,
+			Totals:           tree.QuotaTotals(cluster.quotas, cardquota.UnownedQuotas(cluster.quotas, tree.GrantingQueues(queues)), tracker.Healthy()),
 		}),
 	})
 }

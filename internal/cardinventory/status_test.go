@@ -72,6 +72,24 @@ func TestStatusSumsUpEachCard(t *testing.T) {
 	})
 }
 
+// TestObservedPodsWithoutAQueueCountOnce: in mode Observe a pod that names no queue is in the usage of the queue of its
+// namespace, and counts once. It is no anomaly there, whether a CardQuota counts it or not. In mode Enforce it is one.
+func TestObservedPodsWithoutAQueueCountOnce(t *testing.T) {
+	for t, queueOf := range check.Cases(t, map[string]string{"a CardQuota counts them by their namespace": "research", "no CardQuota counts them": ""}) {
+		cluster := scene{
+			nodes: []*corev1.Node{nodeWithEightH200("a").Obj()}, pods: []*corev1.Pod{runningPod("free", "", "a", 3)},
+			quotas:           []*v1alpha1.CardQuota{builder.CardQuota("research").Card("NVIDIA-H200", 8).Obj()},
+			queueOfNamespace: func(string) string { return queueOf },
+		}
+		status := cluster.status()
+		check.Equal(t, "cards in use", int64(3), cardOf(status, "NVIDIA-H200").Allocated)
+		check.Equal(t, "anomalies", 0, len(status.Anomalies))
+
+		cluster.queueOfNamespace = nil
+		check.Equal(t, "anomalies in mode Enforce", 1, len(cluster.status().Anomalies))
+	}
+}
+
 // TestStatusOfAnEmptyCluster: a cluster without nodes has an empty list of cards, and the summary says none.
 func TestStatusOfAnEmptyCluster(t *testing.T) {
 	check.Equal(t, "status", v1alpha1.CardInventoryStatus{Summary: "none", Cards: []v1alpha1.InventoryCard{}}, scene{}.status())

@@ -174,6 +174,7 @@ func (u *UsageCollector) countObjects(read *countedObjects, inventory *card.Inve
 	count.inventory = cardinventory.NewCount(cardinventory.CountInput{
 		Pods: read.pods, Charges: u.lastCharges, Usage: queues, Owners: read.owners, ServiceTypes: read.serviceTypes, Quotas: read.quotas,
 		Queues: read.queues, Tree: read.tree, Totals: count.totals, Changed: u.models.Update(read.pods, u.lastCharges, inventory),
+		QueueOfNamespace: queueOfNamespace(namespaces),
 	})
 	return count
 }
