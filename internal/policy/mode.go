@@ -121,6 +121,6 @@ func (r Restoring) readyCondition() metav1.Condition {
 // SchedulerRunsCondition returns condition Ready while Observe waits for the end of Cardquota's scheduler.
 func SchedulerRunsCondition() metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonSchedulerRuns,
-		"mode Observe is not in force yet, because Cardquota's scheduler may still run: scale it to zero, and start the stock scheduler, as docs/break-glass.md says. "+
+		"mode Observe is not in force yet, because Cardquota's scheduler may still run: scale it to zero, and start the stock scheduler, as section Back of docs/adopt.md says. "+
 			"Observe comes into force 20 seconds after its last report")
 }

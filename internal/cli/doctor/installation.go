@@ -91,7 +91,7 @@ func findNotInstalled(c *Cluster) []Finding {
 	if c.isInstalled() {
 		return nil
 	}
-	finding := Finding{Severity: Info, Object: "cluster", Command: overlayCommand + "existing-volcano",
+	finding := Finding{Severity: Info, Object: "cluster", Command: overlayCommand + "observe",
 		Problem: "Cardquota is not installed. What follows would be wrong after the handover. Installing changes nothing: docs/adopt.md has the steps."}
 	if c.lacksVolcano() { // it comes first
 		finding.Command = importCommand

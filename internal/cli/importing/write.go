@@ -35,7 +35,7 @@ func (p Plan) introduction() []string {
 	var texts []string
 	if len(p.Imports) > 0 {
 		texts = append(texts, "Made by kubectl cardquota import from "+p.describeSources()+". Nothing is written to the cluster. "+
-			"Read the comments and correct the numbers, then apply the file. A queue with a CardQuota is limited at once; running pods continue.")
+			"Read the comments and correct the numbers, then apply the file. In mode Enforce a queue with a CardQuota is limited at once; running pods continue.")
 	}
 	if p.DropsParents {
 		texts = append(texts, "Queues have parents, and these CardQuotas have none, because queueHierarchy of the ServiceTypePolicy is Flat. "+
