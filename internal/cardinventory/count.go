@@ -159,20 +159,25 @@ func (b *countBuilder) addOutside() {
 	}
 
 	for _, pod := range b.Pods {
-		if !outside[pod.UID] {
-			continue
+		if outside[pod.UID] {
+			b.addOutsidePod(pod)
 		}
+	}
+}
 
-		charge := b.Charges[pod.UID]
-		observes := b.QueueOfNamespace != nil
-		if charge.Queue == "" && !(observes && b.QueueOfNamespace(pod.Namespace) != "") {
-			for _, amount := range charge.DistinctCards() {
-				b.addUsed(amount.Name, servicetype.None, amount.Count)
-			}
+// addOutsidePod records a pod that uses cards without a queue, or in one that does not exist.
+func (b *countBuilder) addOutsidePod(pod *corev1.Pod) {
+	charge := b.Charges[pod.UID]
+	observes := b.QueueOfNamespace != nil
+	isCounted := charge.Queue != "" || (observes && b.QueueOfNamespace(pod.Namespace) != "")
+
+	if !isCounted {
+		for _, amount := range charge.DistinctCards() {
+			b.addUsed(amount.Name, servicetype.None, amount.Count)
 		}
-		if !observes {
-			b.count.outside = append(b.count.outside, outsidePod{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, charge.Queue, charge.DistinctCards()})
-		}
+	}
+	if !observes {
+		b.count.outside = append(b.count.outside, outsidePod{pod.Namespace + "/" + pod.Name, pod.Spec.NodeName, charge.Queue, charge.DistinctCards()})
 	}
 }
 

@@ -40,27 +40,18 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 			bounds = bounds.without([len(amountNames)]bool{deservedIndex: true})
 		}
 
-		want := amounts{p.Limit[key], p.Deserved[key], p.Guarantee[key]} // 0 for what is not wanted
-		got := bounds.without(leftOut).amountsNearestTo(want)
-
-		// A sibling that deserves any amount leaves nothing of it. Then the Queue writes none: it deserves its limit.
-		deservesLimit := want[deservedIndex] == quota.Unlimited && got[deservedIndex] == 0
-		if deservesLimit {
-			want[deservedIndex] = 0
-		}
+		want, got, isWanted := p.nearestAmounts(key, bounds.without(leftOut))
 		if p.leavesOut(key, bounds.least, got == want, f) {
 			staged.Unlimited = append(staged.Unlimited, key)
 			missing.addInherited(key, p.Inherits[key])
 			continue
 		}
 
-		for i, lists := range []struct{ wanted, staged quota.Amounts }{{p.Limit, staged.Limit}, {p.Deserved, staged.Deserved}, {p.Guarantee, staged.Guarantee}} {
-			_, isWanted := lists.wanted[key]
-			isWanted = isWanted && !(deservesLimit && i == deservedIndex)
-			if !leftOut[i] && (isWanted || got[i] > 0) { // the children may need what is not wanted any more
-				lists.staged[key] = got[i]
+		for i, list := range []quota.Amounts{staged.Limit, staged.Deserved, staged.Guarantee} {
+			if !leftOut[i] && (isWanted[i] || got[i] > 0) { // the children may need what is not wanted any more
+				list[key] = got[i]
 			}
-			if isWanted || !leftOut[i] { // else nothing is missing
+			if isWanted[i] || !leftOut[i] { // else nothing is missing
 				missing.addAmount(key, i, got[i], want[i], bounds.least[i], leftOut[i])
 			}
 		}
@@ -68,6 +59,22 @@ func (p Placement) Stage(q *v1alpha1.CardQuota, f Family) (Placement, *Wait) {
 
 	staged.addDeserved(deservedBelow)
 	return staged, p.newWait(q, f, missing.forParent, missing.forChildren)
+}
+
+// nearestAmounts returns the amounts of CPU or memory that are wanted, 0 for those that are not, the nearest ones within the
+// bounds, and which are wanted. A sibling that deserves any amount leaves nothing of it. Then none is wanted: the Queue
+// deserves its limit.
+func (p Placement) nearestAmounts(key quota.Resource, b bounds) (want, got amounts, isWanted [len(amountNames)]bool) {
+	for i, list := range []quota.Amounts{p.Limit, p.Deserved, p.Guarantee} {
+		want[i], isWanted[i] = list[key]
+	}
+
+	got = b.amountsNearestTo(want)
+	if want[deservedIndex] == quota.Unlimited && got[deservedIndex] == 0 {
+		want[deservedIndex] = 0
+		isWanted[deservedIndex] = false
+	}
+	return want, got, isWanted
 }
 
 // missingAmounts say what a Queue does not have yet as wanted, and is to get when its parent or its children change.

@@ -14,7 +14,7 @@ const unlimited = -1
 // measures has the limits that make lint enforces. A new ability may raise the limit of statements
 // by what it and its tests need.
 var measures = []measure{
-	{name: "statements", value: (*figures).statementCount, product: 29158, others: 52075},
+	{name: "statements", value: (*figures).statementCount, product: 29170, others: 52090},
 	{name: "functions", value: (*figures).functionCount, product: unlimited, others: unlimited},
 	{name: "lines of function bodies", value: (*figures).bodyLineCount, product: unlimited, others: unlimited},
 	{name: "blank lines in them, %", value: (*figures).blankLineRatio, product: unlimited, others: unlimited},
