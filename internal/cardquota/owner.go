@@ -8,7 +8,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/quota"
 )
 
 // QueueOwner returns which of all CardQuotas for one queue owns it: the oldest, then the
@@ -57,23 +56,6 @@ func ServiceTypesByQueue(owners map[string]*v1alpha1.CardQuota, queues []*v1beta
 		types[queue] = owner.Spec.ServiceType
 	}
 	return types
-}
-
-// FlatLimits returns the limits of the queues of CardQuotas while queues are flat, by queue.
-func FlatLimits(owners map[string]*v1alpha1.CardQuota) map[string]quota.Limits {
-	limits := make(map[string]quota.Limits, len(owners))
-
-	for queue, owner := range owners {
-		own := quota.Limits{Cards: QuotaOf(owner), MilliCPU: quota.Unlimited, Memory: quota.Unlimited}
-		if resources := owner.Spec.Resources; resources != nil && resources.CPU != nil {
-			own.MilliCPU = resources.CPU.MilliValue()
-		}
-		if resources := owner.Spec.Resources; resources != nil && resources.Memory != nil {
-			own.Memory = resources.Memory.Value()
-		}
-		limits[queue] = own
-	}
-	return limits
 }
 
 // QuotaOf returns the quota that a CardQuota grants while queues are flat. A parent grants

@@ -202,6 +202,18 @@ func TreeQueueFor(q *v1alpha1.CardQuota) quota.TreeQueue {
 	return out
 }
 
+// FlatLimits returns the limits of the queues of CardQuotas while queues are flat, by queue.
+func FlatLimits(owners map[string]*v1alpha1.CardQuota) map[string]quota.Limits {
+	limits := make(map[string]quota.Limits, len(owners))
+
+	for queue, owner := range owners {
+		amounts := quota.Amounts{quota.CPU: quota.Unlimited, quota.Memory: quota.Unlimited}
+		maps.Copy(amounts, TreeQueueFor(owner).Quota) // what is not written is not limited
+		limits[queue] = quota.Limits{Cards: QuotaOf(owner), MilliCPU: amounts[quota.CPU], Memory: amounts[quota.Memory]}
+	}
+	return limits
+}
+
 // setAmounts sets the amounts of CPU, in millicores, and of memory, in bytes.
 func setAmounts(out quota.Amounts, amounts *v1alpha1.ResourceAmounts) {
 	if amounts == nil {

@@ -91,11 +91,19 @@ func (f *forecaster) readJobs() []*job {
 
 	for _, one := range all {
 		slices.SortFunc(one.pods, func(a, b *podRequest) int {
-			return cmp.Or(compareBools(a.used == nil, b.used == nil), cmp.Compare(a.key, b.key))
+			return cmp.Or(cmp.Compare(a.placeInJob(), b.placeInJob()), cmp.Compare(a.key, b.key))
 		})
 	}
 	slices.SortFunc(all, compareAges)
 	return all
+}
+
+// placeInJob is 0 for a pod with a node, which comes first in its job, and 1 for one that waits.
+func (p *podRequest) placeInJob() int {
+	if p.used != nil {
+		return 0
+	}
+	return 1
 }
 
 // readPods returns the jobs of all pods, in no order, and which PodGroups have pods: also such that end, or that a
@@ -228,16 +236,4 @@ func (f *forecaster) newJobWithoutPods(group *v1beta1.PodGroup) *job {
 	}
 	one.minimum = len(one.pods)
 	return one
-}
-
-// compareBools puts false before true.
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }

@@ -33,12 +33,14 @@ func newCountMetrics() countMetrics {
 			Name: "cardquota_last_recount_timestamp_seconds",
 			Help: "Unix time of the last count of all pods. The leader counts after each change, and at least once a minute.",
 		}, nil),
+
 		unowned: shared.NewGaugeSet("cardquota_unowned_quota_cards",
 			"Quota of a queue without a CardQuota, in whole cards. Such a Queue was retained, or a user writes its annotation.", labels...),
 		unlimited: shared.NewGaugeSet("cardquota_forecast_unlimited_cards",
 			"Cards of workloads that no CardQuota counts, so that no quota limits them. Only in mode Observe. Absent without such cards."),
 		ambiguous: shared.NewGaugeSet("cardquota_forecast_ambiguous_namespaces",
 			"Namespaces that several CardQuotas select, and whose pods use cards and name no queue, so that they count for none. Only in mode Observe. Absent without such namespaces."),
+
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cardquota_pod_bound_seconds",
 			Help:    "Histogram: time from the creation of a pod until it was bound to a node, by the service type of its queue and the card that it holds. A pod that may hold one of several cards counts once.",
